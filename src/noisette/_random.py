@@ -102,11 +102,11 @@ def geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
     result = np.empty(size)
     unsure: list[int] = []
     for start in range(0, size, _BLOCK):
-        part = uniform[start : start + _BLOCK]
+        block = uniform[start : start + _BLOCK]
         with np.errstate(divide="ignore"):
-            below = np.log(part, out=result[start : start + _BLOCK])
+            below = np.log(block, out=result[start : start + _BLOCK])
             below *= -1 / rate
-            slack = np.divide(ULP / rate, part)  # U lies up to one ulp above its 53 bits
+            slack = np.divide(ULP / rate, block)  # U lies up to one ulp above its 53 bits
         error = below * _LOG_ERROR
         slack += error
         above = np.floor(np.add(below, error, out=error), out=error)
@@ -125,11 +125,11 @@ def discrete_laplace(rng: np.random.Generator, rate: float, size: int) -> FloatA
     p_zero = float(np.tanh(rate / 2))
     uniform = rng.random(size)
     for start in range(0, size, _BLOCK):
-        part, own = uniform[start : start + _BLOCK], result[start : start + _BLOCK]
+        block, own = uniform[start : start + _BLOCK], result[start : start + _BLOCK]
         own += 1
-        sign = (part >= p_zero).view(np.int8) - 2 * (part >= (1 + p_zero) / 2).view(np.int8)
-        for index in _near(part, p_zero, (1 + p_zero) / 2):
-            bits = _Bits(rng, part[index])
+        sign = (block >= p_zero).view(np.int8) - 2 * (block >= (1 + p_zero) / 2).view(np.int8)
+        for index in _near(block, p_zero, (1 + p_zero) / 2):
+            bits = _Bits(rng, block[index])
             zero = bits.below(lambda mp: mp.tanh(mp.mpf(rate) / 2))
             sign[index] = 0 if zero else 1 if bits.below(lambda mp: (1 + mp.tanh(mp.mpf(rate) / 2)) / 2) else -1
         own *= sign

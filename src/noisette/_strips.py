@@ -85,8 +85,8 @@ def strips(sigma: float, edge: float = _EDGE) -> Strips:
     masses = [*low, *gap, tail]
     masses += [_TOTAL - sum(masses)] + [0] * ((1 << _COLUMN_BITS) - len(masses) - 1)  # the rest is drawn anew
     thresholds, alias = alias_table(masses)
-    floors, wedges = (np.asarray(part, dtype=np.float64) for part in (low, gap))
-    shown, other = (np.asarray(part, dtype=np.int64) for part in (thresholds, alias))
+    floors, wedges = (np.asarray(array, dtype=np.float64) for array in (low, gap))
+    shown, other = (np.asarray(array, dtype=np.int64) for array in (thresholds, alias))
     return Strips(sigma, scale, shift, floors, wedges, tail, rate, shown, other)
 
 

@@ -68,7 +68,7 @@ def sparks(shares: FloatArray) -> str:
     """Draw a distribution in sixteen characters, from the low end of the range to the high one."""
     if not np.isfinite(shares).all():
         return "-"
-    groups = np.asarray([part.sum() for part in np.array_split(shares, min(16, shares.size))])
+    groups = np.asarray([group.sum() for group in np.array_split(shares, min(16, shares.size))])
     heights = np.rint(groups / groups.max() * (len(_SPARKS) - 1)).astype(int)
     return "".join(_SPARKS[height] for height in heights.tolist())
 

@@ -132,7 +132,7 @@ def _check_table(mechanism: Estimating) -> None:
     tabled: Any = mechanism
     law = tabled.law()
     parts = [getattr(type(mechanism), name, None) for name in _TRUSTED] + [type(law)]
-    own = [part.__qualname__ for part in parts if part is not None and not part.__module__.startswith(_LIBRARY)]
+    own = [method.__qualname__ for method in parts if method is not None and not method.__module__.startswith(_LIBRARY)]
     assert not own, f"{mechanism.name} has a table for its law, but does not draw from it: {', '.join(own)} is its own"
     source = np.random.default_rng(0)
     for x in drawn(mechanism.domain, source, 4):
@@ -547,7 +547,7 @@ def _check_description(mechanism: Estimating, inputs: list[Any], seed: int) -> N
         alike = (_aggregate(mechanism, reports[row]) == _aggregate(twin, again[row]) for row in rows)
         assert all(alike), f"{mechanism.name} gives other reports for the same seed"
     assert _aggregate(mechanism, mechanism.privatize(x)).users == 60
-    first, second, third = (_aggregate(mechanism, reports[part]) for part in (slice(9), slice(9, 40), slice(40, 60)))
+    first, second, third = (_aggregate(mechanism, reports[block]) for block in (slice(9), slice(9, 40), slice(40, 60)))
     for merged in (first + second + third, third + (first + second), second + third + first):
         assert merged == whole, f"aggregates of {mechanism.name} depend on the order of merging"
 

@@ -43,8 +43,8 @@ def write_reports(
     law = law_sha256(mechanism)
     with whole_file(path) as stream:
         writer: Any = None
-        for part in _row_groups(batches):
-            table = _to_table(part, mechanism, law, names)
+        for block in _row_groups(batches):
+            table = _to_table(block, mechanism, law, names)
             if writer is None:
                 writer = parquet.ParquetWriter(stream, table.schema, compression="zstd", write_page_checksum=True)
             if table.schema != writer.schema:
@@ -100,11 +100,11 @@ class ReportFile:
         total: Aggregate | None = None
         for batch in self.batches():
             try:
-                part = self.mechanism.aggregate(batch)
+                sums = self.mechanism.aggregate(batch)
             except (TypeError, ValueError) as error:
                 first = 1 if total is None else total.users + 1
                 raise ValueError(f"{self.path}, reports from number {first:,} on: {error}") from error
-            total = part if total is None else total + part
+            total = sums if total is None else total + sums
             if on_progress is not None:
                 on_progress(len(batch))
         assert total is not None  # a file without reports was refused when it was opened
@@ -213,9 +213,9 @@ def _row_groups(batches: Iterable[Any]) -> Iterator[dict[str, npt.NDArray[Any]]]
         first = next(iter(columns.values()))
         rows = max(1, _VALUES // max(1, math.prod(first.shape[1:])))
         for start in range(0, len(first), rows):
-            part = {name: array[start : start + rows] for name, array in columns.items()}
-            kept.append(part)
-            values += next(iter(part.values())).size
+            group = {name: array[start : start + rows] for name, array in columns.items()}
+            kept.append(group)
+            values += next(iter(group.values())).size
             if values >= _VALUES:
                 yield _joined(kept)
                 kept, values = [], 0
@@ -225,7 +225,7 @@ def _row_groups(batches: Iterable[Any]) -> Iterator[dict[str, npt.NDArray[Any]]]
 
 def _joined(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
     try:
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {name: np.concatenate([group[name] for group in parts]) for name in parts[0]}
     except (KeyError, ValueError) as error:
         raise ValueError(f"Expected every batch of reports of one shape: {error}.") from error
 

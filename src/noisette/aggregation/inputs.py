@@ -61,9 +61,9 @@ def sample_of(path: str | Path, columns: Sequence[str] | None, domain: Any) -> n
             "Choose columns with --columns."
         )
     codes = []
-    for name, part in zip(table.columns, parts, strict=True):
+    for name, attribute in zip(table.columns, parts, strict=True):
         labels = np.concatenate(list(Table.open(Path(path), [name]).labels()))
-        codes.append(labels.astype(np.int64) if part.labels is None else part.encode(labels))
+        codes.append(labels.astype(np.int64) if attribute.labels is None else attribute.encode(labels))
     return codes[0] if len(codes) == 1 else np.column_stack(codes)
 
 
@@ -98,12 +98,12 @@ class CheckedRows:
 
     def _records(self, parts: Sequence[Any]) -> Iterator[FloatArray]:
         """Yield rows of numbers and category codes."""
-        coded = {place: part for place, part in enumerate(parts) if part.kind == "categorical"}
-        lows = np.asarray([0.0 if place in coded else part.low for place, part in enumerate(parts)])
-        highs = np.asarray([part.size - 1 if place in coded else part.high for place, part in enumerate(parts)])
+        coded = {place: attribute for place, attribute in enumerate(parts) if attribute.kind == "categorical"}
+        lows = np.asarray([0.0 if place in coded else one.low for place, one in enumerate(parts)])
+        highs = np.asarray([one.size - 1 if place in coded else one.high for place, one in enumerate(parts)])
         for batch, labels in self.table.records([self.table.columns[place] for place in coded]):
-            for place, part in coded.items():
-                batch[:, place] = self._coded(labels[self.table.columns[place]], part, place)
+            for place, attribute in coded.items():
+                batch[:, place] = self._coded(labels[self.table.columns[place]], attribute, place)
             self._check(batch, lows, highs)
             yield batch
 

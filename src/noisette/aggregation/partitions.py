@@ -159,10 +159,10 @@ def aggregate_partitions(reports: Partitioned[S], *, on_progress: Callable[[int]
     """
     total: S | None = None
     for partition in reports.partitions:
-        part = summed(reports.summing, partition)
-        total = added(total, part)
+        sums = summed(reports.summing, partition)
+        total = added(total, sums)
         if on_progress is not None:
-            on_progress(part.users)
+            on_progress(sums.users)
     return reports.finished(total)
 
 
@@ -180,9 +180,9 @@ def summed(summing: Callable[[Any], S], partition: Partition) -> S:
     return total
 
 
-def added(total: S | None, part: S) -> S:
+def added(total: S | None, more: S) -> S:
     """Return the sum of what there is."""
-    return part if total is None else total + part
+    return more if total is None else total + more
 
 
 def footer_checksum(path: Path) -> int:

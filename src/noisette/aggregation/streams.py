@@ -33,8 +33,8 @@ def aggregate_stream(mechanism: Any, batches: Iterable[Any], *, names: Sequence[
     """
     total: Aggregate | None = None
     for batch in batches:
-        part = mechanism.aggregate(batch)
-        total = part if total is None else total + part
+        sums = mechanism.aggregate(batch)
+        total = sums if total is None else total + sums
     if total is None:
         raise ValueError("Expected at least one batch of reports, got none.")
     return total if names is None else named(total, names)

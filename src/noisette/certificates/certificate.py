@@ -141,7 +141,7 @@ def _proved(given: str) -> tuple[Certificate, Any]:
     import noisette_verify
 
     fields = json.loads(given) | {"format": noisette_verify.FORMAT, "version": noisette_verify.VERSION}
-    fields |= {f"{part}_sha256": noisette_verify.digest(fields[part]) for part in ("spec", "law")}
+    fields |= {f"{what}_sha256": noisette_verify.digest(fields[what]) for what in ("spec", "law")}
     proof = noisette_verify.Proof()
     try:
         proof.loss(fields["law"], fields["domain"])

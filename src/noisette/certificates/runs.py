@@ -149,10 +149,10 @@ class FederatedRun:
 
     def written_law(self) -> dict[str, Any] | None:
         """Return the mechanism's law, and how often it answers."""
-        part = self.mechanism.written_law()
-        if part is None or (self.mechanism.guarantee.delta > 0 and self._mu is None):
+        law = self.mechanism.written_law()
+        if law is None or (self.mechanism.guarantee.delta > 0 and self._mu is None):
             return None
-        return {"kind": "rounds", "times": self.rounds, "part": part}
+        return {"kind": "rounds", "times": self.rounds, "part": law}
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""

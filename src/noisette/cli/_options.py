@@ -20,13 +20,13 @@ _DEFAULT = (-1.0, 1.0)
 
 def split_list(text: str) -> list[str]:
     """Split at commas; a name with a comma stands in double quotes."""
-    return [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def parse_numbers(text: str, option: str) -> list[float]:
     """Return a list of finite numbers."""
     try:
-        numbers = [float(part) for part in split_list(text)]
+        numbers = [float(word) for word in split_list(text)]
     except ValueError:
         numbers = []
     if not numbers or not all(map(math.isfinite, numbers)):
@@ -37,7 +37,7 @@ def parse_numbers(text: str, option: str) -> list[float]:
 def parse_range(text: str, *, why: str = "") -> tuple[float, float]:
     """Return the ends of a range."""
     try:
-        low, high = (float(part) for part in text.split(","))
+        low, high = (float(word) for word in text.split(","))
     except ValueError:
         raise ValueError(
             f"Expected two numbers, got --range {text!r}. Write e.g. --range 0,100. {why}".rstrip()

@@ -167,6 +167,6 @@ def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distribu
 def _what(mechanism: Any) -> str:
     """Say what is estimated."""
     if mechanism.kind == "attributes":
-        kinds = {part.kind for part in mechanism.domain.parts}
+        kinds = {attribute.kind for attribute in mechanism.domain.parts}
         return "Frequencies" if kinds == {"categorical"} else "Means and frequencies" if len(kinds) > 1 else "Means"
     return "Frequencies" if mechanism.kind == "frequency" else "Means"

@@ -188,12 +188,12 @@ def _write_choices(
 
     parts = domain.parts if domain.kind == "attributes" else (domain,)
     asked = [
-        Choice(f"choice {place}", tuple(part.labels or map(str, range(part.size))))
-        for place, part in enumerate(parts, 1)
+        Choice(f"choice {place}", tuple(attribute.labels or map(str, range(attribute.size))))
+        for place, attribute in enumerate(parts, 1)
     ]
     survey = Survey(asked, epsilon=epsilon, users=users, mechanism=names[0] if len(names) == 1 else "auto")
-    given = [part for one in categories for part in ("--categories", one)]
-    given += [part for one in names for part in ("--mechanism", one)]
+    given = [word for one in categories for word in ("--categories", one)]
+    given += [word for one in names for word in ("--mechanism", one)]
     write_survey_page(path, survey, users, shlex.join(["noisette", "plan", *given]))
 
 

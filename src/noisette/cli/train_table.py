@@ -195,7 +195,7 @@ def _classes(text: str) -> Categorical:
 
 def _level(text: str) -> tuple[float, float, float]:
     try:
-        low, high, budget = (float(part) for part in split_list(text))
+        low, high, budget = (float(word) for word in split_list(text))
     except ValueError:
         raise ValueError(f"Expected --level LOW,HIGH,E, got {text!r}. Write e.g. --level -1,0,2.") from None
     return low, high, budget

@@ -92,8 +92,8 @@ def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
     """Draw the predicted ± of the best mechanisms, for a number and for the sport."""
     own = (chosen(outcome.campaign, SIGNALS[0].name), chosen(outcome.campaign, SPORT))
     parts = []
-    for title, part, name, scale in zip(("a number", "the favourite sport"), planned, own, (50, 100), strict=True):
-        shown = [one for place, one in enumerate(part.candidates) if place < _SHOWN or one.mechanism == name]
+    for title, made, name, scale in zip(("a number", "the favourite sport"), planned, own, (50, 100), strict=True):
+        shown = [one for place, one in enumerate(made.candidates) if place < _SHOWN or one.mechanism == name]
         rows = []
         for one in shown:
             half = HALF_WIDTH_95 * scale * one.mse**0.5

@@ -59,8 +59,8 @@ class Story:
         shown = table("mechanism for a number", ">±", "", "for the sport", ">±", "")
         for place in range(_SHOWN):
             cells: list[str] = []
-            for part, name, scale in zip(planned, own, (50, 100), strict=True):
-                candidate = part.candidates[place]
+            for made, name, scale in zip(planned, own, (50, 100), strict=True):
+                candidate = made.candidates[place]
                 taken = candidate.mechanism == name
                 label = f"[bold green]{candidate.mechanism}[/]" if taken else candidate.mechanism
                 error = HALF_WIDTH_95 * scale * candidate.mse**0.5

@@ -34,7 +34,7 @@ class Attributes(Described):
     kind: ClassVar[str] = "attributes"
 
     def __post_init__(self) -> None:
-        parts = tuple(self._part(part) for part in self.parts)
+        parts = tuple(self._part(attribute) for attribute in self.parts)
         if not parts:
             raise ValueError("Expected at least one attribute, got none.")
         object.__setattr__(self, "parts", parts)
@@ -45,19 +45,19 @@ class Attributes(Described):
             object.__setattr__(self, "names", names)
 
     @staticmethod
-    def _part(part: Any) -> Interval | Categorical:
+    def _part(attribute: Any) -> Interval | Categorical:
         """Return one attribute's domain."""
-        if isinstance(part, Mapping):
-            part = read(part, {cls.kind: cls for cls in (Interval, Categorical)})
-        elif isinstance(part, int | np.integer) and not isinstance(part, bool):
-            part = Categorical(int(part))
-        if not isinstance(part, Interval | Categorical):
-            raise TypeError(f"Expected each attribute to be an Interval, a Categorical or a size, got {part!r}.")
-        return part
+        if isinstance(attribute, Mapping):
+            attribute = read(attribute, {cls.kind: cls for cls in (Interval, Categorical)})
+        elif isinstance(attribute, int | np.integer) and not isinstance(attribute, bool):
+            attribute = Categorical(int(attribute))
+        if not isinstance(attribute, Interval | Categorical):
+            raise TypeError(f"Expected each attribute to be an Interval, a Categorical or a size, got {attribute!r}.")
+        return attribute
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `from_spec` reads back."""
-        return {"kind": self.kind, "parts": [part.spec() for part in self.parts], "names": self.names}
+        return {"kind": self.kind, "parts": [attribute.spec() for attribute in self.parts], "names": self.names}
 
     @property
     def dims(self) -> int:
@@ -72,18 +72,18 @@ class Attributes(Described):
     @property
     def diameter(self) -> float:
         """Largest distance of two records, a category seen as a unit vector."""
-        return math.sqrt(sum(part.diameter**2 for part in self.parts))
+        return math.sqrt(sum(attribute.diameter**2 for attribute in self.parts))
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
         """How many quantities an estimate has for each attribute: 1 for a mean, else one for each category."""
-        return tuple(part.size if isinstance(part, Categorical) else 1 for part in self.parts)
+        return tuple(attribute.size if isinstance(attribute, Categorical) else 1 for attribute in self.parts)
 
     @cached_property
     def distinct(self) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
         """Domains without repetition, and which of them each attribute has."""
         places: dict[Any, int] = {}
-        index = [places.setdefault(part, len(places)) for part in self.parts]
+        index = [places.setdefault(attribute, len(places)) for attribute in self.parts]
         return tuple(places), np.asarray(index, dtype=np.int64)
 
     @cached_property
@@ -91,22 +91,20 @@ class Attributes(Described):
         """Names of the means and frequencies that are estimated."""
         names = map(str, range(self.dims)) if self.names is None else self.names
         found: list[str] = []
-        for name, part in zip(names, self.parts, strict=True):
-            labels = [name] if isinstance(part, Interval) else map(str, part.labels or range(part.size))
-            found += labels if isinstance(part, Interval) else (f"{name}={label}" for label in labels)
+        for name, attribute in zip(names, self.parts, strict=True):
+            labels = [name] if isinstance(attribute, Interval) else map(str, attribute.labels or range(attribute.size))
+            found += labels if isinstance(attribute, Interval) else (f"{name}={label}" for label in labels)
         return tuple(found)
 
     @cached_property
     def categorical(self) -> BoolArray:
         """Tell which attributes are categories."""
-        return np.asarray([isinstance(part, Categorical) for part in self.parts])
+        return np.asarray([isinstance(attribute, Categorical) for attribute in self.parts])
 
     @cached_property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Least and largest number, or code, of each attribute."""
-        ends = [
-            (0.0, part.size - 1.0) if isinstance(part, Categorical) else (part.low, part.high) for part in self.parts
-        ]
+        ends = [(0.0, one.size - 1.0) if isinstance(one, Categorical) else (one.low, one.high) for one in self.parts]
         low, high = np.asarray(ends).T
         return low, high
 
@@ -139,7 +137,7 @@ class Attributes(Described):
         """Return numbers as they are and categories as vectors of zeros and a one: what an estimate is about."""
         values = self._elements(x)
         columns = [
-            values[..., j, None] == np.arange(part.size) if isinstance(part, Categorical) else values[..., j, None]
-            for j, part in enumerate(self.parts)
+            values[..., j, None] == np.arange(one.size) if isinstance(one, Categorical) else values[..., j, None]
+            for j, one in enumerate(self.parts)
         ]
         return np.concatenate(columns, axis=-1, dtype=np.float64)

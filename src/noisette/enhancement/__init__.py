@@ -73,7 +73,7 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
         takes = ", ".join(chosen.options) or "none"
         raise TypeError(f"Method {method!r} takes no option {unknown[0]!r}; its options: {takes}.")
     if estimate.kind == "attributes":
-        return by_kind(estimate, bias, lambda part, shift: _by_kind(part, method, shift, options))
+        return by_kind(estimate, bias, lambda own, shift: _by_kind(own, method, shift, options))
     problem = NormalMeans.of(estimate, bias, scale=chosen.scale)
     if chosen.needs_domain and not problem.bounded:
         raise ValueError(f"Method {method!r} needs the domain. Give the Estimate finite low and high, or use 'auto'.")
@@ -90,11 +90,11 @@ def relative_gain(raw: Estimate, enhanced: Estimate) -> float:
     return 0.0 if enhanced.expected_gain is None or before == 0 else enhanced.expected_gain / before
 
 
-def _by_kind(part: Estimate, method: str, bias: FloatArray, options: dict[str, Any]) -> Estimate:
+def _by_kind(own: Estimate, method: str, bias: FloatArray, options: dict[str, Any]) -> Estimate:
     """Enhance the means or the frequencies of a record; methods for frequencies leave means alone."""
-    if METHODS[method].scale == "own" and part.kind != "frequency":
-        return enhance(part, "none", bias=bias)
-    return enhance(part, method, bias=bias, **options)
+    if METHODS[method].scale == "own" and own.kind != "frequency":
+        return enhance(own, "none", bias=bias)
+    return enhance(own, method, bias=bias, **options)
 
 
 def _none(problem: NormalMeans) -> Enhanced:

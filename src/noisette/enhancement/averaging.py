@@ -55,13 +55,13 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
     family = _Family(origin, _deviations(std_error))
     learned = _learned(observed, std_error, origin, bounded)
     unseen = tuple(prior.held_out(observed, std_error) for prior in learned)
-    scores = np.append(family.scores(observed, std_error), [np.sum(part.log_density) for part in unseen])
+    scores = np.append(family.scores(observed, std_error), [np.sum(posterior.log_density) for posterior in unseen])
     log_weights = np.append(family.log_prior, np.log(_LEARNED)) + scores
     weights = np.exp(log_weights - logsumexp(log_weights))
     # What has no weight is not worked out.
     seen = tuple(
-        prior.posterior(observed, std_error) if weight > _NEGLIGIBLE else part
-        for prior, part, weight in zip(learned, unseen, weights[-len(learned) :], strict=True)
+        prior.posterior(observed, std_error) if weight > _NEGLIGIBLE else posterior
+        for prior, posterior, weight in zip(learned, unseen, weights[-len(learned) :], strict=True)
     )
     (value, variance), (honest, spread) = family.average(observed, std_error, weights, (seen, unseen))
     risk = unbiased_risk(observed, std_error, honest, spread / std_error**2)
@@ -119,9 +119,9 @@ class _Family:
         shift = -distance * (noise / total)
         log_normal = -(distance**2) / (2 * total) - np.log(2 * math.pi * total) / 2
         return (
-            np.column_stack([*(part[0] for part in flat), shift]),
-            np.column_stack([*(part[1] for part in flat), noise * (squares / total)]),
-            np.column_stack([*(part[2] for part in flat), log_normal]),
+            np.column_stack([*(found[0] for found in flat), shift]),
+            np.column_stack([*(found[1] for found in flat), noise * (squares / total)]),
+            np.column_stack([*(found[2] for found in flat), log_normal]),
         )
 
     def spike(self, observed: FloatArray, std_error: FloatArray) -> FloatArray:
@@ -156,12 +156,12 @@ class _Family:
             family = self._moments(y, std_error[block], weights[: -len(_LEARNED)])
             for learned, (value, variance) in zip(variants, results, strict=True):
                 first, second = family[0].copy(), family[1].copy()
-                for weight, part in zip(weights[-len(_LEARNED) :], learned, strict=True):
+                for weight, posterior in zip(weights[-len(_LEARNED) :], learned, strict=True):
                     if weight <= _NEGLIGIBLE:
                         continue
-                    offset = part.mean[block] - y
+                    offset = posterior.mean[block] - y
                     first += weight * offset
-                    second += weight * (part.variance[block] + offset**2)
+                    second += weight * (posterior.variance[block] + offset**2)
                 value[block] = y + first
                 variance[block] = np.maximum(second - first**2, 0.0)
         return results

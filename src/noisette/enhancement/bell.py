@@ -95,8 +95,8 @@ class Bell:
             observed.size, lambda fold, own: self._posterior(observed[own], std_error[own], self.parts[1 + fold])
         )
 
-    def _posterior(self, observed: FloatArray, std_error: FloatArray, part: tuple[float, float, float]) -> Posterior:
-        mean, doubt, spread = part
+    def _posterior(self, observed: FloatArray, std_error: FloatArray, prior: tuple[float, float, float]) -> Posterior:
+        mean, doubt, spread = prior
         unit = std_error if self.tied else np.ones_like(std_error)
         y, noise = (observed - self.origin) / unit, (std_error / unit) ** 2
         answer = _normal_posterior(y, np.sqrt(noise), mean, spread, doubt)

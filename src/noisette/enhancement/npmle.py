@@ -98,7 +98,7 @@ def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True, bl
     others = [weights]
     if observed.size > 1:
         others = [maximise(kernel, everyone - fold, start=weights) for fold in cells.counts.T]
-    priors = [_prior(grid, part, width) for part in (weights, *others)]
+    priors = [_prior(grid, masses, width) for masses in (weights, *others)]
     return PriorFit(priors[0], tuple(priors[1:]))
 
 

@@ -98,9 +98,9 @@ class NormalMeans:
         reported, missing, certain = (_places(self.runs, mask) for mask in (self.active, self.blank, known))
         sure = np.ravel(np.asarray(self.estimate.value, dtype=np.float64))[known]
         for here, absent, fixed in zip(reported, missing, certain, strict=True):
-            part = rule(here, absent.size, max(0.0, 1.0 - float(np.sum(sure[fixed]))))
-            value[here], error[here], slope[here], risk[here] = part.value, part.std_error, part.slope, part.risk
-            blanks[absent], blank_errors[absent] = part.blank_value, part.blank_error
+            found = rule(here, absent.size, max(0.0, 1.0 - float(np.sum(sure[fixed]))))
+            value[here], error[here], slope[here], risk[here] = found.value, found.std_error, found.slope, found.risk
+            blanks[absent], blank_errors[absent] = found.blank_value, found.blank_error
         return Enhanced(value, error, slope, risk, blanks, blank_errors)
 
     def inside(self, result: Enhanced) -> Enhanced:

@@ -159,8 +159,8 @@ class Ranges:
         """
         vector = _validate.reals(noisy, "noisy")
         centres, radii = (list(numbers) for numbers in last._of(layout))
-        for number, (_, part) in enumerate(layout.parts()):
-            values = vector[part]
+        for number, (_, entries) in enumerate(layout.parts()):
+            values = vector[entries]
             if values.size and float(values.min()) < float(values.max()):
                 found = adaptive_range(values)
                 centres[number], radii[number] = (found.low + found.high) / 2, margin * (found.high - found.low) / 2
@@ -184,8 +184,8 @@ class Ranges:
             if self.norm is not None and (length := math.sqrt(np.einsum("i,i->", vector, vector))) > self.norm:
                 vector *= self.norm / length
                 taken = whole * (1 - self.norm / length)
-            for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
-                layer = vector[part]
+            for (_, entries), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
+                layer = vector[entries]
                 layer -= centre
                 layer /= radius
                 if layer.size and not (layer.max() <= 1 and layer.min() >= -1):
@@ -195,9 +195,9 @@ class Ranges:
             return taken / whole if whole > 0 else 0.0
 
     def outward(self, vector: FloatArray, layout: ModelLayout) -> FloatArray:
-        for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
-            vector[part] *= radius
-            vector[part] += centre
+        for (_, entries), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
+            vector[entries] *= radius
+            vector[entries] += centre
         return vector
 
     def scale(self, layout: ModelLayout) -> FloatArray:

@@ -64,19 +64,19 @@ class ModelLayout:
         if tuple(named) != self.names:
             raise ValueError(f"Expected the layers {', '.join(self.names)}, got {', '.join(named) or 'none'}.")
         vector = np.empty(self.dims)
-        for (name, part), shape in zip(self.parts(), self.shapes, strict=True):
+        for (name, entries), shape in zip(self.parts(), self.shapes, strict=True):
             array = np.asarray(named[name])
             if array.dtype.kind not in "iuf":
                 raise TypeError(f"Expected layer {name!r} to hold real numbers, got dtype {array.dtype}.")
             if array.shape != shape:
                 raise ValueError(f"Expected layer {name!r} of shape {shape}, got {array.shape}.")
-            vector[part] = array.reshape(-1)
+            vector[entries] = array.reshape(-1)
         with np.errstate(all="ignore"):
             quick = float(vector.sum())
         if not math.isfinite(quick):  # the sum of finite weights may overflow
             bad = np.flatnonzero(~np.isfinite(vector))
             if bad.size:
-                name = next(name for name, part in self.parts() if bad[0] < part.stop)
+                name = next(name for name, entries in self.parts() if bad[0] < entries.stop)
                 raise ValueError(f"Expected finite weights, got {vector[bad[0]]} in layer {name!r}.")
         return vector
 
@@ -86,7 +86,7 @@ class ModelLayout:
         if flat.shape != (self.dims,):
             raise ValueError(f"Expected a vector of {self.dims} weights, got shape {flat.shape}.")
         shaped = zip(self.parts(), self.shapes, strict=True)
-        return {name: flat[part].reshape(shape).astype(dtype) for (name, part), shape in shaped}
+        return {name: flat[entries].reshape(shape).astype(dtype) for (name, entries), shape in shaped}
 
     def spread(self, numbers: Sequence[float] | FloatArray) -> FloatArray:
         """Return one number of each layer at each of its weights."""

@@ -331,9 +331,9 @@ class ScalarMechanism(BaseMechanism):
         source = _random.generator(rng)
         flat = values.reshape(-1)
         reports = np.empty(flat.size)
-        for part in blocks(flat.size):
-            block = np.asarray(flat[part], dtype=np.float64)
-            reports[part] = self._perturb(self._admit(block, clip=clip), source)
+        for piece in blocks(flat.size):
+            block = np.asarray(flat[piece], dtype=np.float64)
+            reports[piece] = self._perturb(self._admit(block, clip=clip), source)
         return reports.reshape(values.shape)[()]
 
     @property
@@ -377,8 +377,8 @@ class ScalarMechanism(BaseMechanism):
         """Reduce a batch of reports to integer sums."""
         flat = _validate.reals(reports, "reports").reshape(-1)
         total = squares = 0
-        for part in blocks(flat.size):
-            codes = self.codes(flat[part])
+        for block in blocks(flat.size):
+            codes = self.codes(flat[block])
             total += int(codes.astype(np.int64).sum())
             squares += int(np.rint(np.square(codes / self.readout.coarse)).astype(np.int64).sum())
         if max(abs(total), squares) >= 2**63:

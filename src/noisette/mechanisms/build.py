@@ -147,20 +147,24 @@ def build_record(
     inner: dict[str, str] = {}
     for name in names:
         able = by_name(name).capabilities
-        own = [(column, part) for column, part in zip(columns, domain.parts, strict=True) if able.takes(part)]
+        own = [
+            (column, attribute)
+            for column, attribute in zip(columns, domain.parts, strict=True)
+            if able.takes(attribute)
+        ]
         if not own or able.levels:
             raise ValueError(f"{name} does not go with columns of {held} in one row. Name a mechanism for each kind.")
-        for column, part in own:
+        for column, attribute in own:
             if column in inner:
-                raise ValueError(f"{inner[column]} and {name} are both for {_held(part)}: leave one of them out.")
+                raise ValueError(f"{inner[column]} and {name} are both for {_held(attribute)}: leave one of them out.")
             inner[column] = name
         if delta and able.delta == "none":
             raise ValueError(f"{name} has a pure guarantee: leave the delta of {delta:g} out, or another mechanism.")
-    for column, part in zip(columns, domain.parts, strict=True):
+    for column, attribute in zip(columns, domain.parts, strict=True):
         if column not in inner:
             raise ValueError(
-                f"Column {column!r} holds {_held(part)}, which {' and '.join(names)} does not take. "
-                f"Leave it out, or add a mechanism for it.{_instead(part)}"
+                f"Column {column!r} holds {_held(attribute)}, which {' and '.join(names)} does not take. "
+                f"Leave it out, or add a mechanism for it.{_instead(attribute)}"
             )
     chosen = tuple(inner[column] for column in columns)
     return SampledAttributes(
@@ -172,9 +176,9 @@ def build_record(
     )
 
 
-def _held(part: Any) -> str:
+def _held(attribute: Any) -> str:
     """Say what a column holds."""
-    return "numbers" if isinstance(part, Interval) else _WORDS[type(part)]
+    return "numbers" if isinstance(attribute, Interval) else _WORDS[type(attribute)]
 
 
 def fits(domain: Any, *, delta: float = 0.0) -> list[Fit]:
@@ -213,7 +217,7 @@ def fit(name: str, domain: Any, **options: Any) -> Fit:
         return Fit(name, able, obstacle="its levels are those of one number.")
     takes = tuple(able.domains)
     if isinstance(domain, Attributes) and (Interval in takes or Categorical in takes):
-        unlike = [part for part in domain.parts if not able.takes(part)]
+        unlike = [attribute for attribute in domain.parts if not able.takes(attribute)]
         obstacle = f"it takes {_words(able)}, got an attribute of {unlike[0]}." if unlike else ""
         return Fit(name, able, domain, sampled=True, obstacle=obstacle)
     if isinstance(domain, Box):

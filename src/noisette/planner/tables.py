@@ -122,7 +122,7 @@ def _fitted(cls: Any, budgets: tuple[float, float, float], dims: int | None, fix
         return None
     effort = ROUGH if fixed else COSTLY if source.dims > 1 else CLOSE
     ranges = source.quick_ranges(least, high)
-    panels = tuple(panel for ends in ranges for part in _cut(*ends) for panel in fit(source.moments, *part, effort))
+    panels = tuple(panel for ends in ranges for piece in _cut(*ends) for panel in fit(source.moments, *piece, effort))
     return LawTable(cls.name, source.build(1.0).guarantee, panels, dims, fixed)
 
 

@@ -220,12 +220,12 @@ class PersonalisedAggregate:
     @property
     def users(self) -> IntArray:
         """Users of each group."""
-        return np.asarray([0 if part is None else part.users for part in self.parts], dtype=np.int64)
+        return np.asarray([0 if group is None else group.users for group in self.parts], dtype=np.int64)
 
     def _estimates(self, weights: FloatArray) -> Iterator[tuple[float, Estimate]]:
-        for weight, part in zip(weights.tolist(), self.parts, strict=True):
-            if part is not None and weight > 0:
-                yield weight, part.estimate()
+        for weight, group in zip(weights.tolist(), self.parts, strict=True):
+            if group is not None and weight > 0:
+                yield weight, group.estimate()
 
     def estimate(self, weights: Weights = "inverse-variance") -> Estimate:
         """Return the mean of all users with its standard error, see `Personalised` for the weights.

@@ -252,7 +252,7 @@ def _offers(setting: Setting, mechanisms: Sequence[str] | None) -> list[Offer]:
     if mechanisms is not None:
         others = [name for name in mechanisms if name != SampledAttributes.name]
         return setting.offers(others) if others or not mechanisms else []
-    mixed = len({part.kind for part in setting.record.parts}) > 1
+    mixed = len({attribute.kind for attribute in setting.record.parts}) > 1
     return [] if mixed else setting.offers(None)
 
 

@@ -174,9 +174,9 @@ class Inference:
         cuts = np.cumsum(np.asarray(shares) * len(matrix)).astype(np.int64)
         weights = np.zeros(len(self.kept))
         *early, last = np.split(order, cuts)
-        for part in early:
-            reports = self.report(weights, matrix[part], values[part], rng=source)
-            weights = weights - self._step(self.channel.mean(self.channel.gather(reports)), len(part), safe=True)
+        for block in early:
+            reports = self.report(weights, matrix[block], values[block], rng=source)
+            weights = weights - self._step(self.channel.mean(self.channel.gather(reports)), len(block), safe=True)
         reports = self.report(weights, matrix[last], values[last], rng=source)
         ends = np.linspace(0, len(last), _GROUPS + 1).astype(np.int64)
         groups = [self.channel.gather(reports[low:high]) for low, high in pairwise(ends.tolist())]
@@ -259,10 +259,10 @@ class Inference:
         gram[(owners[:, None] == owners) & categorical[:, None]] = 0.0
         np.fill_diagonal(gram, np.where(categorical, share, np.where(np.arange(len(owners)) == 0, 1.0, 1 / 3)))
         noise = self.channel.noise / len(self.pairs)
-        part = users * (_PHASES[-1] if self._logistic else 1.0)
+        people = users * (_PHASES[-1] if self._logistic else 1.0)
         scale = 4.0 if self._logistic else 1.0  # of the inverse; residuals are 1/2 of what they may be, for classes
         inverse = scale * np.linalg.inv(gram)
-        spread = inverse @ (noise * np.eye(len(owners)) + gram / scale) @ inverse / part
+        spread = inverse @ (noise * np.eye(len(owners)) + gram / scale) @ inverse / people
         full = np.stack([self._units(row) - self._units(np.zeros(len(owners))) for row in np.eye(len(owners))], axis=1)
         error = np.sqrt(np.diag(full @ spread @ full.T))
         return [

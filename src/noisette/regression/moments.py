@@ -130,9 +130,9 @@ class OneShot:
         for rows, target in stream:
             table, targets = np.asarray(rows), np.asarray(target)
             for start in range(0, len(table), _USERS):
-                part = slice(start, start + _USERS)
+                block = slice(start, start + _USERS)
                 try:
-                    reports = self.report(table[part], targets[part], clip=clip, rng=source)
+                    reports = self.report(table[block], targets[block], clip=clip, rng=source)
                 except BadValue as error:
                     raise error.moved(start) from None
                 gathered = self.channel.gather(reports)

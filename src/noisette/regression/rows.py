@@ -92,8 +92,8 @@ def aligned(streams: Sequence[Iterable[Any]]) -> Iterator[list[Any]]:
         for place, source in enumerate(sources):
             if held[place] is None or len(held[place]) == 0:
                 held[place] = next(source, None)
-        if any(part is None for part in held):
+        if any(rows_held is None for rows_held in held):
             return
         rows = min(map(len, held))
-        yield [part[:rows] for part in held]
-        held = [part[rows:] for part in held]
+        yield [rows_held[:rows] for rows_held in held]
+        held = [rows_held[rows:] for rows_held in held]

@@ -203,16 +203,16 @@ class Training:
         model, pending, start = state.model, state.pending, 0
         while start < len(table):
             missing = self.batch_users - (0 if pending is None else pending.users)
-            part = slice(start, start + min(missing, _USERS))
+            block = slice(start, start + min(missing, _USERS))
             try:
-                reports = self.report(model, table[part], targets[part], clip=clip, rng=source)
+                reports = self.report(model, table[block], targets[block], clip=clip, rng=source)
             except BadValue as error:
                 raise error.moved(start) from None
             gathered = self.channel.gather(reports)
             pending = gathered if pending is None else pending.merge(gathered)
             if pending.users >= self.batch_users:
                 model, pending = self.update(model, pending), None
-            start = part.stop
+            start = block.stop
         return State(model, pending)
 
     def finish(self, state: State) -> Model:

@@ -65,10 +65,10 @@ def _collected(ray: Any, reports: Partitioned[S], on_progress: Callable[[int], N
             continue
         done, _ = ray.wait(list(running), num_returns=1, timeout=_GLANCE)
         for one in done:
-            part: S = _result(ray, one, running.pop(one))
-            total, left = added(total, part), left - 1
+            sums: S = _result(ray, one, running.pop(one))
+            total, left = added(total, sums), left - 1
             if on_progress is not None:
-                on_progress(part.users)
+                on_progress(sums.users)
     return total
 
 

@@ -97,8 +97,8 @@ class Clip:
         """Yield the layers of `total` one by one; with ``quick`` in single precision where that is proved enough."""
         factors, _ = self._factors(parts, scale)
         quick = quick and factors.shape[1] <= self.few and self.bound >= _QUICK_BOUND
-        for (name, part), row in zip(parts.items(), factors, strict=True):
-            yield name, part.quick_total(row) if quick else part.total(row)
+        for (name, layer), row in zip(parts.items(), factors, strict=True):
+            yield name, layer.quick_total(row) if quick else layer.total(row)
 
     def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return every example's bounded gradient, with examples along the first axis."""
@@ -151,7 +151,7 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, boo
     An example with a number that is not finite has infinite norms in all layers; the second entry says whether there
     is none. One sum shows it: no square is negative, so no two of them cancel.
     """
-    found = [part.squares() for part in parts.values()]
+    found = [layer.squares() for layer in parts.values()]
     squares = torch.stack(found) if len(found) > 1 else found[0][None]
     squares *= scale**2 * (1 + 2.0**-40)
     if math.isfinite(squares.sum().item()):
@@ -162,9 +162,9 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, boo
 def _multiplied(parts: Mapping[str, Part], factors: Tensor) -> Sums:
     """Return every example's gradient times its factor in each layer, in double precision."""
     made: Sums = {}
-    for (name, part), row in zip(parts.items(), factors, strict=True):
+    for (name, layer), row in zip(parts.items(), factors, strict=True):
         made[name] = {}
-        for key, value in part.each().items():
+        for key, value in layer.each().items():
             made[name][key] = _rows.widened(value, row) * row.reshape(-1, *[1] * (value.ndim - 1))
     return made
 
@@ -273,10 +273,10 @@ class LInf(Clip):
     def apart(self, parts: Mapping[str, Part], scale: float) -> tuple[Mapping[str, Part], Tensor, Tensor]:
         factors, _ = self._factors(parts, scale)
         clamped = {
-            name: Formed({key: self._clamped(value, row) for key, value in part.each().items()})
-            for (name, part), row in zip(parts.items(), factors, strict=True)
+            name: Formed({key: self._clamped(value, row) for key, value in layer.each().items()})
+            for (name, layer), row in zip(parts.items(), factors, strict=True)
         }
-        return clamped, torch.ones_like(factors), torch.stack([part.squares() for part in clamped.values()]).sum(0)
+        return clamped, torch.ones_like(factors), torch.stack([layer.squares() for layer in clamped.values()]).sum(0)
 
     def _clamped(self, value: Tensor, row: Tensor) -> Tensor:
         """Return gradients times their factors, in their own precision, with no number above the limit."""
@@ -291,9 +291,9 @@ class LInf(Clip):
         self, parts: Mapping[str, Part], scale: float, *, quick: bool = False
     ) -> Iterator[tuple[str, Gradients]]:
         factors, _ = self._factors(parts, scale)
-        for (name, part), row in zip(parts.items(), factors, strict=True):
+        for (name, layer), row in zip(parts.items(), factors, strict=True):
             limit = self.linf_clip_norm * self.kept
-            each = part.each().items()
+            each = layer.each().items()
             yield name, {key: _rows.clamped(value, row, limit).reshape(value.shape[1:]) for key, value in each}
 
 

@@ -144,6 +144,6 @@ def _losses(network: nn.Module, train: TensorDataset, test: TensorDataset, delta
     """Return the losses of members and others, from which `noisette audit --model` computes how well an attack does."""
     made: dict[str, Any] = {"delta": delta}
     for name, side in {"members": train, "others": test}.items():
-        part = TensorDataset(*(tensor[:_ATTACKED_EXAMPLES] for tensor in side.tensors))
-        made[name] = training.losses(network, part).tolist()
+        examples = TensorDataset(*(tensor[:_ATTACKED_EXAMPLES] for tensor in side.tensors))
+        made[name] = training.losses(network, examples).tolist()
     return made

@@ -80,7 +80,7 @@ def answers(model: nn.Module, data: TensorDataset) -> Tensor:
     """Return the model's outputs on a data set."""
     was = model.training
     model.eval()
-    made = torch.cat([model(part) for part in torch.split(data.tensors[0], _SIZE)])
+    made = torch.cat([model(block) for block in torch.split(data.tensors[0], _SIZE)])
     model.train(was)
     return made
 

@@ -264,13 +264,16 @@ def one_of(domain: Attributes, budget: Allowance, asked: str) -> Any:
     """Choose for a record of which each person reports one attribute, at the whole budget."""
     if asked != "auto":
         raise ValueError(f"Expected mechanism='auto' for what is asked in several ways, got {asked!r}.")
-    names = [[one.mechanism for one in _unbiased(part, budget) if _sums_of_counts(part, one)] for part in domain.parts]
+    names = [
+        [one.mechanism for one in _unbiased(attribute, budget) if _sums_of_counts(attribute, one)]
+        for attribute in domain.parts
+    ]
     return combine(domain, users=budget.users, report=1, mechanisms=names, **budget.spent).mechanism
 
 
-def _sums_of_counts(part: Any, candidate: Candidate) -> bool:
+def _sums_of_counts(attribute: Any, candidate: Candidate) -> bool:
     """Tell whether the covariance of a mechanism's frequencies is known, where it estimates frequencies."""
-    return isinstance(part, Interval) or covarying(candidate.build())
+    return isinstance(attribute, Interval) or covarying(candidate.build())
 
 
 def whole(question: Question, budget: Allowance, asked: str, report: int | None) -> Any:

@@ -129,18 +129,18 @@ def _kind(dtype: Any) -> Any:
     return own if not dtype.shape else pa.list_(own, int(np.prod(dtype.shape)))
 
 
-def _table(batch: SurveyReports, part: slice, schema: Any) -> Any:
+def _table(batch: SurveyReports, rows: slice, schema: Any) -> Any:
     """Return some reports as an Arrow table."""
     import pyarrow as pa
 
     columns: list[Any] = []
     for name in batch.rows.dtype.names or ():
-        values = np.ascontiguousarray(batch.rows[name][part])
+        values = np.ascontiguousarray(batch.rows[name][rows])
         flat = pa.array(values.astype(values.dtype.newbyteorder("="), copy=False).reshape(-1))
         shape = values.shape[1:]
         columns.append(pa.FixedSizeListArray.from_arrays(flat, int(np.prod(shape))) if shape else flat)
     if batch.cells is not None:
-        columns.append(pa.array(batch.cells[part].astype(np.uint16)))
+        columns.append(pa.array(batch.cells[rows].astype(np.uint16)))
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -313,7 +313,7 @@ class GroupedResults(Mapping[str, Results]):
     def table(self) -> pd.DataFrame:
         """Return a tidy table of all values of the group."""
         private = [(row[0], [row[1]], row[2], *([number] for number in row[3:])) for row in self.private]
-        return _frame([part for one in self.values() for part in one._parts(one.level)] + private)
+        return _frame([own for one in self.values() for own in one._parts(one.level)] + private)
 
     def _repr_html_(self) -> str:
         from noisette.survey.charts import page
@@ -576,12 +576,12 @@ def _frame(parts: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Return the table of the rows of several questions."""
     import pandas as pd
 
-    sizes = [len(part[1]) for part in parts]
-    names, groups = (np.repeat(np.asarray([part[at] for part in parts], dtype=object), sizes) for at in (0, 2))
+    sizes = [len(own[1]) for own in parts]
+    names, groups = (np.repeat(np.asarray([own[at] for own in parts], dtype=object), sizes) for at in (0, 2))
     alone = len(parts) == 1  # nothing is copied
-    quantities = parts[0][1] if alone else [one for part in parts for one in part[1]]
+    quantities = parts[0][1] if alone else [one for own in parts for one in own[1]]
     numbers = [
-        np.ravel(parts[0][at]) if alone else np.concatenate([np.ravel(part[at]) for part in parts])
+        np.ravel(parts[0][at]) if alone else np.concatenate([np.ravel(own[at]) for own in parts])
         for at in range(3, len(COLUMNS))
     ]
     return pd.DataFrame(dict(zip(COLUMNS, (names, quantities, groups, *numbers), strict=True)))

@@ -130,14 +130,14 @@ def _copy(source: sa.Connection, target: Store) -> dict[str, int]:
         counts[table.name] = 0
         columns = [one for one in table.c if one is not tables.audit.c.number]  # its lines are numbered anew, in order
         query = sa.select(*columns).order_by(*table.primary_key).execution_options(yield_per=_AT_ONCE)
-        for part in source.execute(query).mappings().partitions(_AT_ONCE if table is tables.seen else 50):
+        for found in source.execute(query).mappings().partitions(_AT_ONCE if table is tables.seen else 50):
             with target.writing() as connection:
-                rows = [dict(row) for row in part]
+                rows = [dict(row) for row in found]
                 if table is tables.seen:
                     target.database.restore_digests(connection, rows)
                 else:
                     connection.execute(sa.insert(table), rows)
-            counts[table.name] += len(part)
+            counts[table.name] += len(found)
     for row in source.execute(sa.select(tables.digest_log)):
         digests = np.frombuffer(row.digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         pairs = zip(pieces(digests), np.frombuffer(row.marks, dtype="<i8").tolist(), strict=True)

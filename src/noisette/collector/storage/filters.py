@@ -34,9 +34,9 @@ class DigestFilter:
             if not self._room:
                 self._room = _FIRST << len(self._levels)
                 self._levels.append(np.zeros(self._room * _EACH // 64, dtype=np.uint64))
-            part, digests = digests[: self._room], digests[self._room :]
-            self._room -= len(part)
-            where, bits = self._hashed(part)
+            first, digests = digests[: self._room], digests[self._room :]
+            self._room -= len(first)
+            where, bits = self._hashed(first)
             np.bitwise_or.at(self._levels[-1], self._places(where, self._levels[-1]), bits)
 
     def suspects(self, digests: Digests) -> npt.NDArray[np.bool_]:

@@ -413,8 +413,8 @@ def _read(copy: Any) -> Iterator[Digests]:
     """Yield the digests that PostgreSQL copies out, some thousands at a time."""
     held = bytearray()
     skip = len(_COPY_HEAD)
-    for part in copy:
-        held += part
+    for chunk in copy:
+        held += chunk
         if len(held) >= _AT_ONCE:
             whole = skip + (len(held) - skip) // _READ_ROW.itemsize * _READ_ROW.itemsize
             yield np.frombuffer(bytes(held[skip:whole]), dtype=_READ_ROW)["digest"]

@@ -255,8 +255,8 @@ class Store:
             [whole] = joined([_stored_batch(campaign, row) for row in rows])
             whole = mixed(whole)
             for start in range(0, len(whole), _MIXED_REPORTS):
-                part = whole.take(np.arange(start, min(start + _MIXED_REPORTS, len(whole))))
-                connection.execute(INSERT_BLOCK, {"number": new_number(), "mixed": 1} | part.columns)
+                some = whole.take(np.arange(start, min(start + _MIXED_REPORTS, len(whole))))
+                connection.execute(INSERT_BLOCK, {"number": new_number(), "mixed": 1} | some.columns)
             numbers = [row.number for row in rows]
             connection.execute(sa.delete(tables.blocks).where(block.number.in_(numbers)))
         return len(rows)

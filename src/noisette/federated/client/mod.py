@@ -249,8 +249,8 @@ class LocalPrivacy:
         """Return the name of this client in its ledger: simulated clients share a file and have a number each."""
         if self.account is not None:
             return self.account
-        part = context.node_config.get("partition-id")
-        return "node" if part is None else f"node-{part}"
+        number = context.node_config.get("partition-id")
+        return "node" if number is None else f"node-{number}"
 
     def _stated(self, context: Context) -> dict[str, float]:
         """Return the metrics that this node has declared public, whatever is asked."""

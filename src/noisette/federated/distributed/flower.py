@@ -65,7 +65,7 @@ def masks(seed: bytes, modulus: int, shapes: list[tuple[int, ...]]) -> list[npt.
     sizes = [math.prod(shape) for shape in shapes]
     whole = np.frombuffer(hashlib.shake_128(seed).digest(4 * sum(sizes)), dtype="<u4").astype(np.int64)
     parts = np.split(whole, np.cumsum(sizes)[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    return [layer.reshape(shape) for layer, shape in zip(parts, shapes, strict=True)]
 
 
 def _with_our_masks(name: str) -> Any:
@@ -224,8 +224,8 @@ class DistributedPrivacy:
     @staticmethod
     def _names(context: Context) -> tuple[str, str]:
         """Return the names of this client's account and of the run: simulated clients share a file."""
-        part = context.node_config.get("partition-id")
-        return "node" if part is None else f"node-{part}", f"distributed-{context.run_id}"
+        number = context.node_config.get("partition-id")
+        return "node" if number is None else f"node-{number}", f"distributed-{context.run_id}"
 
     def _log(self, context: Context, kind: str) -> RoundLog:
         """Return the list of the rounds of this run that were answered, or opened."""

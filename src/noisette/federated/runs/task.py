@@ -112,9 +112,9 @@ class Task:
         for _ in range(self.epochs):
             order = own[torch.randperm(len(own))]
             for first in range(0, len(order), self.batch):
-                part = order[first : first + self.batch]
+                batch = order[first : first + self.batch]
                 optimizer.zero_grad()
-                torch.autograd.backward(nn.functional.cross_entropy(network(images[part]), labels[part]))
+                torch.autograd.backward(nn.functional.cross_entropy(network(images[batch]), labels[batch]))
                 optimizer.step()
         return _weights(network)
 

@@ -103,13 +103,13 @@ class Aggregator:
         kept = values[inside]
         if self._counts is None:
             self._counts = np.zeros(dims)
-        part = slice(0, dims) if whole else slice(start, start + values.shape[1])
-        self._counts[part] += len(kept)
+        block = slice(0, dims) if whole else slice(start, start + values.shape[1])
+        self._counts[block] += len(kept)
         if self._sketch is not None:
             for report in kept:
                 self.channel.whole.add_to(self._sketch, report)
         elif len(kept):
-            self._total[part] += (self.channel.whole.decode(kept) if whole else kept).sum(axis=0)
+            self._total[block] += (self.channel.whole.decode(kept) if whole else kept).sum(axis=0)
         return int(len(values) - len(kept))
 
     def _unfolded(self) -> FloatArray | float:
@@ -177,11 +177,11 @@ def enhanced(estimate: Estimate, channel: Channel, method: str = "james-stein") 
     value = estimate.value.copy()
     if method == "none":
         return value
-    for _, part in channel.layout.parts():
-        if part.stop - part.start < _LEAST_SHRUNK:
+    for _, entries in channel.layout.parts():
+        if entries.stop - entries.start < _LEAST_SHRUNK:
             continue
-        layer = Estimate(estimate.value[part], estimate.std_error[part], estimate.count[part])
-        value[part] = enhance(layer, method=method).value
+        layer = Estimate(estimate.value[entries], estimate.std_error[entries], estimate.count[entries])
+        value[entries] = enhance(layer, method=method).value
     return value
 
 

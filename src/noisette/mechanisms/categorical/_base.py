@@ -104,8 +104,8 @@ class KeepOrReplace:
 
     def sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
         """Write one report for each value."""
-        for part in blocks(values.size):
-            self._sample(values[part], reports[part], rng)
+        for block in blocks(values.size):
+            self._sample(values[block], reports[block], rng)
 
     def _sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
         uniform = rng.random(values.size)
@@ -402,9 +402,9 @@ class CountingMechanism(Supporting, CategoricalMechanism):
         total = np.zeros(size, dtype=np.int64)
         # what fits a core's cache, or as much as makes up for a vector of counts
         numbers = max(32 * BLOCK // flat.itemsize, 8 * size)
-        for part in blocks(len(flat), max(1, numbers // math.prod(self.report_shape))):
-            self.check_support(flat[part])
-            total += self._count(flat[part])
+        for block in blocks(len(flat), max(1, numbers // math.prod(self.report_shape))):
+            self.check_support(flat[block])
+            total += self._count(flat[block])
         return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, total)
 
 

@@ -263,8 +263,8 @@ def _sheared(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     prime = len(values)
     twice = np.concatenate([values, values], axis=1)
     out = np.zeros_like(values)
-    for part in blocks(prime, _ROWS):
-        rows = list(enumerate(out[part], part.start))
+    for block in blocks(prime, _ROWS):
+        rows = list(enumerate(out[block], block.start))
         for u, shifted in enumerate(twice):
             for w, row in rows:
                 start = -w * u % prime

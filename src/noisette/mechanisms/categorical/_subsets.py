@@ -56,8 +56,8 @@ def fill_subsets(rng: np.random.Generator, items: IntArray, own: BoolArray, size
     length = out.shape[1]
     fill = _compiled() if out.size >= _COMPILED_FROM else _fill_few
     exact = np.empty(len(items), dtype=bool)
-    for part in blocks(len(items), max(1, 4 * BLOCK // length)):
-        exact[part] = _filled(fill, rng, items[part], own[part], size, out[part])
+    for block in blocks(len(items), max(1, 4 * BLOCK // length)):
+        exact[block] = _filled(fill, rng, items[block], own[block], size, out[block])
     again = np.flatnonzero(~exact)
     while again.size:
         rows = np.zeros((again.size, length), dtype=np.int64)

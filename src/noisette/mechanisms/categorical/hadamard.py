@@ -40,12 +40,12 @@ class SylvesterColumns:
 
     def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one column for each category."""
-        for part in blocks(codes.size):
-            rows = codes[part] + 1
+        for block in blocks(codes.size):
+            rows = codes[block] + 1
             columns = (rng.random(rows.size) * self.order).astype(np.int64)
             wanted = rng.random(rows.size) < self.own * ULP
             # turning a bit that the row has, too, pairs the columns of either sign with each other
-            reports[part] = np.where(_positive(rows, columns) == wanted, columns, columns ^ (rows & -rows))
+            reports[block] = np.where(_positive(rows, columns) == wanted, columns, columns ^ (rows & -rows))
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ class AffineHash:
     def count(self, seeds: IntArray, values: IntArray, size: int) -> IntArray:
         """Count for each category below ``size`` the pairs of a map and a bucket that put it there."""
         total = np.zeros(size, dtype=np.int64)
-        for part in blocks(len(seeds), 2 * BLOCK):
-            self._count_block(seeds[part], values[part], total)
+        for block in blocks(len(seeds), 2 * BLOCK):
+            self._count_block(seeds[block], values[block], total)
         return total
 
     def _count_block(self, seeds: IntArray, values: IntArray, total: IntArray) -> None:
@@ -110,9 +110,9 @@ class Hashed:
 
     def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one seed and one bucket for each category."""
-        for part in blocks(codes.size):
-            reports[part, 0] = rng.integers(0, self.maps.seeds, part.stop - part.start)
-            self.respond(codes[part], reports[part], rng)
+        for block in blocks(codes.size):
+            reports[block, 0] = rng.integers(0, self.maps.seeds, block.stop - block.start)
+            self.respond(codes[block], reports[block], rng)
 
     def respond(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one bucket for each category, by the seed that stands before it."""

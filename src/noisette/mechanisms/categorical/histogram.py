@@ -92,8 +92,8 @@ class HistogramEncoding(CategoricalMechanism):
 
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         flat = reports.reshape(-1)
-        for part in blocks(flat.size):
-            np.multiply(self._noise.sample(rng, part.stop - part.start), self._step, out=flat[part])
+        for block in blocks(flat.size):
+            np.multiply(self._noise.sample(rng, block.stop - block.start), self._step, out=flat[block])
         flat[np.arange(0, flat.size, self.domain.size) + codes] += 1
 
     def moments(self, x: Any) -> Moments:
@@ -137,9 +137,9 @@ class HistogramEncoding(CategoricalMechanism):
         flat = self._reports(reports)
         size = self.domain.size
         total, squares = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        for part in blocks(len(flat), max(1, BLOCK // size)):
-            self.check_support(flat[part])
-            codes = self.readout.within_reach(self.support.lattice.index(flat[part]))
+        for block in blocks(len(flat), max(1, BLOCK // size)):
+            self.check_support(flat[block])
+            codes = self.readout.within_reach(self.support.lattice.index(flat[block]))
             total += codes.sum(axis=0).astype(np.int64)
             squares += np.square(np.rint(codes / self.readout.coarse)).sum(axis=0).astype(np.int64)
         return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, squares)

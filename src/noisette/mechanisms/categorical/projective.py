@@ -66,8 +66,8 @@ class CyclicNoise:
         """Write one report for each category."""
         members, order, more = self.design.members, self.design.order, self.own - self.other
         first = more * self.design.block  # draws that give a member of the set; the rest gives any integer
-        for part in blocks(codes.size):
-            draws = rng.random(part.stop - part.start)
+        for block in blocks(codes.size):
+            draws = rng.random(block.stop - block.start)
             draws *= UNIT
             while draws.max() >= self.total:
                 again = np.flatnonzero(draws >= self.total)
@@ -79,9 +79,9 @@ class CyclicNoise:
             draws /= self.other
             noise = draws.astype(np.int64)
             noise[inside] = chosen
-            noise -= codes[part]
+            noise -= codes[block]
             noise += (noise >> 63) & order  # where it is negative
-            reports[part] = noise
+            reports[block] = noise
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class ProjectiveGeometryResponse(CountingMechanism):
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums, decoding them all at once."""
         flat, size = self._reports(reports).astype(np.int64, copy=False), self.domain.size
-        for part in blocks(len(flat), 32 * BLOCK):
-            self.check_support(flat[part])
+        for block in blocks(len(flat), 32 * BLOCK):
+            self.check_support(flat[block])
         total = self._count(flat)
         return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, total)
 

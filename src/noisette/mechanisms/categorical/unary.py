@@ -72,12 +72,12 @@ class NoisyBits:
         starts = np.arange(0, users * size, size)
         turned = np.empty(codes.size, dtype=np.uint8)
         scratch = np.empty(users * size // BITS + 1, dtype=np.intp)  # made once: fresh memory costs more than the draws
-        for part in blocks(codes.size, BITS * scratch.size):
-            self.turned.fill(turned[part], scratch, rng)
-        for part in blocks(codes.size, users):
-            rows = reports[part].reshape(-1)
+        for block in blocks(codes.size, BITS * scratch.size):
+            self.turned.fill(turned[block], scratch, rng)
+        for block in blocks(codes.size, users):
+            rows = reports[block].reshape(-1)
             self.others.fill(rows, scratch, rng)
-            rows[starts[: part.stop - part.start] + codes[part]] = turned[part] ^ 1
+            rows[starts[: block.stop - block.start] + codes[block]] = turned[block] ^ 1
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,10 @@ def _turned(angles: FloatArray, out: FloatArray) -> float:
         sines[place] = -one if back else one
         out[place] = -other if back else other
     # four running products at a time: one would wait for itself
-    part = angles.size // 4
+    quarter = angles.size // 4
     first = second = third = fourth = 1.0
-    for one in range(part):
-        two, three, four = one + part, one + 2 * part, one + 3 * part
+    for one in range(quarter):
+        two, three, four = one + quarter, one + 2 * quarter, one + 3 * quarter
         out[one] *= first
         out[two] *= second
         out[three] *= third
@@ -83,11 +83,11 @@ def _turned(angles: FloatArray, out: FloatArray) -> float:
     second *= first
     third *= second
     fourth *= third
-    for one in range(part):
-        out[one + part] *= first
-        out[one + 2 * part] *= second
-        out[one + 3 * part] *= third
-    for place in range(4 * part, angles.size):
+    for one in range(quarter):
+        out[one + quarter] *= first
+        out[one + 2 * quarter] *= second
+        out[one + 3 * quarter] *= third
+    for place in range(4 * quarter, angles.size):
         out[place] *= fourth
         fourth *= sines[place]
     return fourth

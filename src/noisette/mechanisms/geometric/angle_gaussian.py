@@ -154,10 +154,10 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         lattice = self.support
         centred = self._clipped(rows, self._ends)
         centred -= lattice.origins
-        for part, place in ((slice(1), 0), (slice(1, None), 1)):
-            work = np.ascontiguousarray(centred[:, part])
+        for columns, place in ((slice(1), 0), (slice(1, None), 1)):
+            work = np.ascontiguousarray(centred[:, columns])
             add_noise(work.reshape(-1), rng, sigma=float(self.sigmas[place]), unit=float(lattice.steps[place]))
-            reports[:, part] = np.rint(work, out=work)
+            reports[:, columns] = np.rint(work, out=work)
         reports *= lattice.steps
         reports += lattice.origins
 
@@ -168,7 +168,7 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         low, high = (end[[0, 1, -1]] for end in self._ends)
         width = [Fraction(float(last)) - Fraction(float(first)) for first, last in zip(low, high, strict=True)]
         parts = zip((1, self.dims - 2, 1), width, self.sigmas[[0, 1, -1]].tolist(), strict=True)
-        many, far, sigma = zip(*(part for part in parts if part[0]), strict=True)
+        many, far, sigma = zip(*(law for law in parts if law[0]), strict=True)
         return {"kind": "ranges", "many": many, "width": far, "sigma": sigma}
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:

@@ -223,10 +223,10 @@ class AngleNoise(AngleMechanism):
 
     def written_law(self) -> dict[str, Any] | None:
         """Return the law of the channel, by which each coordinate that is sent is drawn."""
-        part = None if self.as_published else self.channel.written_law()
-        if part is None:
+        law = None if self.as_published else self.channel.written_law()
+        if law is None:
             return None
-        return {"kind": "coordinates", "dims": self.dims, "report": self.dims - int(self._sent.start), "part": part}
+        return {"kind": "coordinates", "dims": self.dims, "report": self.dims - int(self._sent.start), "part": law}
 
     def target(self, x: Any) -> FloatArray:
         """Return what is estimated: the magnitude and the angles of each vector, clipped unless as published."""
@@ -246,8 +246,8 @@ class AngleNoise(AngleMechanism):
         targets, gain = self.target(x), self._maps[2]
         inner = self.channel.moments(self._canonical(targets))
         made = [np.zeros(targets.shape) for _ in range(3)]
-        for power, (whole, part) in enumerate(zip(made, (inner.bias, inner.variance, inner.third), strict=True)):
-            whole[..., self._sent] = part * gain ** (power + 1)
+        for power, (whole, sent) in enumerate(zip(made, (inner.bias, inner.variance, inner.third), strict=True)):
+            whole[..., self._sent] = sent * gain ** (power + 1)
         return Moments(*made)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:

@@ -109,8 +109,8 @@ def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
         products[place] = turned(_reduced(angles[parts[place]]), out[parts[place]])
 
     share(work, len(parts), angles.size)
-    for part, product in zip(parts, products, strict=True):
-        out[part] *= size
+    for block, product in zip(parts, products, strict=True):
+        out[block] *= size
         size *= float(product)
     out[-1] = size
 
@@ -136,8 +136,8 @@ def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> No
     bad = np.full(len(parts), -1)
 
     def work(place: int) -> None:
-        part = parts[place]
-        bad[place] = rows_to(rows[part], magnitudes[part], angles[part])
+        block = parts[place]
+        bad[place] = rows_to(rows[block], magnitudes[block], angles[block])
 
     share(work, len(parts), rows.size)
     for place in np.flatnonzero(bad >= 0)[:1]:
@@ -152,8 +152,8 @@ def _from_many(sizes: FloatArray, rows: FloatArray, vectors: FloatArray) -> None
     parts = _blocks(len(rows), max(1, _BLOCK // vectors.shape[1]))
 
     def work(place: int) -> None:
-        part = parts[place]
-        rows_from(sizes[part], _reduced(rows[part]), vectors[part])
+        block = parts[place]
+        rows_from(sizes[block], _reduced(rows[block]), vectors[block])
 
     share(work, len(parts), vectors.size)
 

@@ -254,16 +254,16 @@ class LevelledResponse(BaseMechanism):
         reports = np.empty((len(rows), 2), dtype=self.report_dtype)
         share = np.asarray([other * _random.ULP for _, other in self._weights])
         low, rate = self._points[0], 1 / (self._points[1] - self._points[0])
-        for part in blocks(len(rows)):
-            values, level = self._split(np.asarray(rows[part], dtype=np.float64), clip=clip)
+        for block in blocks(len(rows)):
+            values, level = self._split(np.asarray(rows[block], dtype=np.float64), clip=clip)
             # j / other, for integers j < 2^53, lies at least 1 / other below the next integer and is rounded by less
             draw = source.random(values.size)
             draw /= share[level]
             np.copyto(level, draw, where=draw < size, casting="unsafe")
             p_high = values - low[level]
             p_high *= rate[level]
-            reports[part, 0] = level
-            reports[part, 1] = 2 * (source.random(values.size) < p_high).view(np.int8) - 1
+            reports[block, 0] = level
+            reports[block, 1] = 2 * (source.random(values.size) < p_high).view(np.int8) - 1
         shape = numbers.shape[:-1] if self.personalised else numbers.shape
         return reports.reshape(*shape, 2)
 
@@ -388,9 +388,9 @@ class LevelledResponse(BaseMechanism):
         _validate.trailing(pairs, (2,), "reports")
         rows = pairs.reshape(-1, 2)
         counts = np.zeros(2 * self._levels.size, dtype=np.int64)
-        for part in blocks(len(rows)):
-            self.check_support(rows[part])
-            cell = 2 * rows[part, 0].astype(np.int64) + (rows[part, 1] > 0)
+        for block in blocks(len(rows)):
+            self.check_support(rows[block])
+            cell = 2 * rows[block, 0].astype(np.int64) + (rows[block, 1] > 0)
             counts += np.bincount(cell, minlength=counts.size)
         return Tally(len(rows), np.full(counts.size, len(rows), dtype=np.int64), counts, counts)
 

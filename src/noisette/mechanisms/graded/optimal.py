@@ -290,11 +290,11 @@ class OptimalGraded(BaseMechanism):
         flat = values.reshape(-1)
         reports = np.empty(flat.size)
         outputs = np.asarray(self.support.values)
-        for part in blocks(flat.size):
-            block = self._admit(np.asarray(flat[part], dtype=np.float64), clip=clip)
+        for piece in blocks(flat.size):
+            block = self._admit(np.asarray(flat[piece], dtype=np.float64), clip=clip)
             low, high, share = self._place(block)
             row = np.where(source.random(block.size) < share, high, low)
-            reports[part] = outputs[self._solved.sample(row, source)]
+            reports[piece] = outputs[self._solved.sample(row, source)]
         return reports.reshape(values.shape)[()]
 
     def moments(self, x: Any) -> Moments:
@@ -356,9 +356,9 @@ class OptimalGraded(BaseMechanism):
         flat = _validate.reals(reports, "reports").reshape(-1)
         outputs = np.asarray(self.support.values)
         counts = np.zeros(outputs.size, dtype=np.int64)
-        for part in blocks(flat.size):
-            index = np.minimum(np.searchsorted(outputs, flat[part]), outputs.size - 1)
-            if not np.array_equal(outputs[index], flat[part]):
-                self.check_support(flat[part])
+        for block in blocks(flat.size):
+            index = np.minimum(np.searchsorted(outputs, flat[block]), outputs.size - 1)
+            if not np.array_equal(outputs[index], flat[block]):
+                self.check_support(flat[block])
             counts += np.bincount(index, minlength=outputs.size)
         return Tally(flat.size, np.full(outputs.size, flat.size, dtype=np.int64), counts, counts)

@@ -90,7 +90,7 @@ def solve(epsilon: float, outputs: FloatArray, *, gap: float = 1e-6) -> MassSolu
         if worst - bound <= gap * bound:
             return MassSolution(best, worst, bound)
         near = result.slack[:-2] <= np.quantile(result.slack[:-2], 0.6)
-        cuts = _stack([Cuts(*(part[near] for part in cuts)), *added])
+        cuts = _stack([Cuts(*(column[near] for column in cuts)), *added])
     raise RuntimeError(f"The linear programme at epsilon={epsilon} did not converge: gap {worst / bound - 1:.1e}.")
 
 

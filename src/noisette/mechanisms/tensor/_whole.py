@@ -50,9 +50,9 @@ class TensorReports(BaseMechanism):
         values, _ = open_array(reports, "reports")
         rows = self._rows(values, "reports")
         total, squares = np.zeros((2, self.size), dtype=np.int64)
-        for part in row_blocks(len(rows), self.size):
-            self.check_support(rows[part].reshape(-1, *self.domain.dims))
-            codes = self._codes(rows[part])
+        for block in row_blocks(len(rows), self.size):
+            self.check_support(rows[block].reshape(-1, *self.domain.dims))
+            codes = self._codes(rows[block])
             codes = self.readout.within_reach(codes) if self.capabilities.unbounded else codes
             total += codes.astype(np.int64).sum(axis=0)
             squares += np.rint(np.square(codes / self.readout.coarse)).astype(np.int64).sum(axis=0)
@@ -143,8 +143,8 @@ class WholeTensorMechanism(TensorReports):
         rows = self._rows(values, "x")
         source = _random.generator(rng)
         reports = np.empty(rows.shape)
-        for part in row_blocks(len(rows), self.size):
-            self._perturb(self._admit(rows[part], clip=clip), source, reports[part])
+        for block in row_blocks(len(rows), self.size):
+            self._perturb(self._admit(rows[block], clip=clip), source, reports[block])
         return restore(reports.reshape(values.shape))
 
     def _inputs(self, x: Any) -> FloatArray:

@@ -79,8 +79,8 @@ class VectorMechanism(BaseMechanism):
         source = _random.generator(rng)
         rows = values.reshape(-1, self.dims)
         reports = np.empty(rows.shape, dtype=self.dtype)
-        for part in row_blocks(len(rows), self.dims):
-            self._perturb(self._admit(rows[part], clip=clip), source, reports[part])
+        for block in row_blocks(len(rows), self.dims):
+            self._perturb(self._admit(rows[block], clip=clip), source, reports[block])
         return reports.reshape(values.shape)
 
     def check_support(self, reports: npt.NDArray[Any]) -> None:
@@ -98,9 +98,9 @@ class VectorMechanism(BaseMechanism):
         if len(rows) == 0:
             raise ValueError(f"Expected at least one report, got an array of shape {array.shape}.")
         total, squares = np.zeros((2, self.dims), dtype=np.int64)
-        for part in row_blocks(len(rows), self.dims):
-            self.check_support(rows[part])
-            codes = self._codes(rows[part])
+        for block in row_blocks(len(rows), self.dims):
+            self.check_support(rows[block])
+            codes = self._codes(rows[block])
             codes = self.readout.within_reach(codes) if self.capabilities.unbounded else codes
             total += codes.astype(np.int64).sum(axis=0)
             codes /= self.readout.coarse

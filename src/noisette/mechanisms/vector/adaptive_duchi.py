@@ -198,8 +198,8 @@ class AdaptiveDuchi(VectorMechanism):
 
     def written_law(self) -> dict[str, Any] | None:
         """Return the two numbers of every weight, all of which are answered."""
-        part = self._pair.written()
-        return {"kind": "sampled", "dims": self.dims, "report": self.dims, "part": part} if self.delta == 0 else None
+        law = self._pair.written()
+        return {"kind": "sampled", "dims": self.dims, "report": self.dims, "part": law} if self.delta == 0 else None
 
     @cached_property
     def _scale(self) -> tuple[FloatArray, FloatArray]:
@@ -220,9 +220,9 @@ class AdaptiveDuchi(VectorMechanism):
             self.dims, np.asarray(centre + radius * self._pair.low), np.asarray(centre + radius * self._pair.high)
         )
 
-    def _canonical(self, rows: FloatArray, part: slice = slice(None)) -> FloatArray:
+    def _canonical(self, rows: FloatArray, columns: slice = slice(None)) -> FloatArray:
         """Map some dimensions of vectors on [-1, 1]."""
-        centre, radius = (_cut(end, part) for end in self._scale)
+        centre, radius = (_cut(end, columns) for end in self._scale)
         if self._shared and centre == 0 and radius == 1:
             return rows
         canonical = rows - centre
@@ -230,13 +230,13 @@ class AdaptiveDuchi(VectorMechanism):
         return np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
-        for part in blocks(self.dims):
-            p_high = self._pair.p_high(self._canonical(rows[:, part], part))
+        for block in blocks(self.dims):
+            p_high = self._pair.p_high(self._canonical(rows[:, block], block))
             high = rng.random(p_high.shape) < p_high
             if self._shared:  # faster than choosing, as nobody can guess which it will be
-                np.take((self.support.low, self.support.high), high.view(np.int8), out=reports[:, part], mode="clip")
+                np.take((self.support.low, self.support.high), high.view(np.int8), out=reports[:, block], mode="clip")
             else:
-                reports[:, part] = np.where(high, _cut(self.support.high, part), _cut(self.support.low, part))
+                reports[:, block] = np.where(high, _cut(self.support.high, block), _cut(self.support.low, block))
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return np.asarray(rows == self.support.high, dtype=np.float64)
@@ -294,6 +294,6 @@ class AdaptiveDuchi(VectorMechanism):
         )
 
 
-def _cut(end: FloatArray, part: slice) -> FloatArray:
+def _cut(end: FloatArray, columns: slice) -> FloatArray:
     """Return the numbers of some dimensions, or the one that all share."""
-    return end if end.ndim == 0 else end[part]
+    return end if end.ndim == 0 else end[columns]

@@ -154,7 +154,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
 
         parts, index = self.domain.distinct
         if isinstance(self.inner, str) and self.shares is None:
-            return [self._inner(by_name(self.inner), part, Fraction(1, report)) for part in parts], index
+            return [self._inner(by_name(self.inner), attribute, Fraction(1, report)) for attribute in parts], index
         names = (self.inner,) * self.dims if isinstance(self.inner, str) else self.inner
         given = [Fraction(1, report)] * self.dims if self.shares is None else [*map(Fraction, self.shares)]
         whole = Fraction(1) if self.shares is None else max(sum(given, Fraction(0)), Fraction(1))
@@ -162,16 +162,18 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         places: dict[tuple[str, int, Fraction], int] = {}
         keys = zip(names, index.tolist(), shares, strict=True)
         owner = np.asarray([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
-        return [self._inner(by_name(name), parts[part], share) for name, part, share in places], owner
+        return [self._inner(by_name(name), parts[attribute], share) for name, attribute, share in places], owner
 
-    def _inner(self, cls: Any, part: Any, share: Fraction) -> Any:
+    def _inner(self, cls: Any, attribute: Any, share: Fraction) -> Any:
         """Return one attribute's mechanism."""
         budget = {"epsilon": part_of(self.epsilon, share)}
         if self.delta > 0 and cls.capabilities.delta != "none":  # others may be pure
             budget["delta"] = part_of(self.delta, share)
-        if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(part, Categorical):
-            raise ValueError(f"Expected a mechanism for {part}, got {cls.name!r}, which is for another kind of values.")
-        mechanism = cls(**budget, domain=part)
+        if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(attribute, Categorical):
+            raise ValueError(
+                f"Expected a mechanism for {attribute}, got {cls.name!r}, which is for another kind of values."
+            )
+        mechanism = cls(**budget, domain=attribute)
         if self.delta == 0 and mechanism.guarantee.delta > 0:
             raise ValueError(f"Expected delta > 0 for {cls.name!r}: it has no pure guarantee. Give one, e.g. 1e-6.")
         return mechanism
@@ -313,8 +315,10 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         if clip:
             return self.domain.clip(block)
         row, column = np.argwhere(outside)[0]
-        part = self.domain.parts[column]
-        bounds = f"a code 0 ... {part.size - 1}" if isinstance(part, Categorical) else f"a number in {part}"
+        attribute = self.domain.parts[column]
+        bounds = (
+            f"a code 0 ... {attribute.size - 1}" if isinstance(attribute, Categorical) else f"a number in {attribute}"
+        )
         raise ValueError(
             f"Expected {bounds} in attribute {column}, got {block[row, column]:g}. "
             "Pass clip=True to move numbers to the nearest end; map unknown categories to one of their own."

@@ -225,9 +225,9 @@ class DuchiBox(VectorMechanism):
             )
         agreement = np.broadcast_to(reports * canonical, shape).reshape(-1, self.dims)
         mass = np.empty(len(agreement))
-        for part in row_blocks(len(agreement), self.dims):
-            rows = agreement[part]
-            mass[part] = self._chance(rows.sum(axis=1)) if corner else self._mixed_mass(rows)
+        for block in row_blocks(len(agreement), self.dims):
+            rows = agreement[block]
+            mass[block] = self._chance(rows.sum(axis=1)) if corner else self._mixed_mass(rows)
         highest, lowest = self._log_range
         return np.where(possible, np.maximum(highest + np.log(mass.reshape(shape[:-1])), lowest), -np.inf)
 

@@ -156,9 +156,9 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         source = _random.generator(rng)
         rows = values.reshape(-1, self.dims)
         reports = np.empty((len(rows), *self.report_shape))
-        for part in row_blocks(len(rows), self.dims):
-            reports[part, 0] = self.draw(part.stop - part.start, source)
-            self._perturb(self._admit(rows[part], clip=clip), source, reports[part])
+        for block in row_blocks(len(rows), self.dims):
+            reports[block, 0] = self.draw(block.stop - block.start, source)
+            self._perturb(self._admit(rows[block], clip=clip), source, reports[block])
         return reports.reshape(*values.shape[:-1], *self.report_shape)
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
@@ -240,9 +240,9 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         if len(rows) == 0:
             raise ValueError(f"Expected at least one report, got an array of shape {np.shape(reports)}.")
         total, squares = np.zeros((2, self.dims), dtype=np.int64)
-        for part in row_blocks(len(rows), self._projection.padded):
-            self.check_support(rows[part])
-            codes = self._spread(rows[part])
+        for block in row_blocks(len(rows), self._projection.padded):
+            self.check_support(rows[block])
+            codes = self._spread(rows[block])
             total += codes.astype(np.int64).sum(axis=0)
             codes /= self.readout.coarse
             squares += np.rint(np.square(codes, out=codes)).astype(np.int64).sum(axis=0)

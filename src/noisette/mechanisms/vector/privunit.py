@@ -180,7 +180,7 @@ class CapMechanism(VectorMechanism):
         mixture = self._mix(totals, drawn.reaches, drawn.plain)
         finish(near, rows, *mixture, drawn.uniform, self._step, reports, open_rows)
         for row in np.flatnonzero(open_rows).tolist():
-            own, others, share, most, reach, slope = (float(part[row]) for part in mixture)
+            own, others, share, most, reach, slope = (float(array[row]) for array in mixture)
             noisy, moved, entries = own * near[row, : self.dims], others * rows[row], reports[row] / self._step
             error = share * np.minimum(most, np.abs(entries) + 2 + reach * np.abs(rows[row]))
             error += slope * np.abs(rows[row]) + abs(own) * 2.0**-67

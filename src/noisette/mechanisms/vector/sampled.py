@@ -161,13 +161,13 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         """Return the guarantee of the whole vector: that of one dimension, ``report`` times."""
         inner = self.inner_mechanism.guarantee
         claim = Claim(self.epsilon, self.delta, source=self.citation)
-        epsilon, delta = (total_of([part], self._count) for part in (inner.epsilon, inner.delta))
+        epsilon, delta = (total_of([budget], self._count) for budget in (inner.epsilon, inner.delta))
         return Guarantee(min(self.epsilon, epsilon), min(self.delta, delta), claim=claim)
 
     def written_law(self) -> dict[str, Any] | None:
         """Return how many dimensions are drawn, and the law of one."""
-        part = self.inner_mechanism.written_law()
-        return part and {"kind": "sampled", "dims": self.dims, "report": self._count, "part": part}
+        law = self.inner_mechanism.written_law()
+        return law and {"kind": "sampled", "dims": self.dims, "report": self._count, "part": law}
 
     def privacy_event(self) -> RepeatedEvent:
         """Return what accounting composes: the reports of a user's dimensions."""
@@ -206,17 +206,17 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         count = self._count
         reports = Reports(np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count)))
         middle, half = self._scale
-        for part in self._row_blocks(len(rows)):
-            block = admitted(rows[part], self.domain, clip=clip)
-            chosen = self.draw(len(block), source) if drawn is None else drawn[part]
+        for piece in self._row_blocks(len(rows)):
+            block = admitted(rows[piece], self.domain, clip=clip)
+            chosen = self.draw(len(block), source) if drawn is None else drawn[piece]
             canonical = np.take_along_axis(block, chosen, axis=1)
             canonical -= middle[chosen]
             canonical /= half[chosen]
             np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
-            reports.indices[part] = chosen
+            reports.indices[piece] = chosen
             # each entry has its own share of the budget, so each is a person's value to the inner mechanism
             sent = self.inner_mechanism.privatize(canonical.reshape(-1), rng=source)
-            reports.values[part] = sent.reshape(canonical.shape)
+            reports.values[piece] = sent.reshape(canonical.shape)
         return reports
 
     def _row_blocks(self, users: int) -> Iterator[slice]:
@@ -360,13 +360,13 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         sums = np.zeros((self.dims, 3), dtype=np.int64)
         size = max(1, BLOCK // self._count)
         for start in range(0, len(reports), size):
-            part = reports[start : start + size]
-            codes = self.inner_mechanism.codes(part.values)
-            wrong = _sums.add(plain(part.indices), codes, 1 / self.readout.coarse, sums)
+            block = reports[start : start + size]
+            codes = self.inner_mechanism.codes(block.values)
+            wrong = _sums.add(plain(block.indices), codes, 1 / self.readout.coarse, sums)
             if wrong >= 0:
                 raise ValueError(
                     f"Expected each user's dimensions in increasing order, from 0 to {self.dims - 1}; "
-                    f"user {start + wrong} reports {part.indices[wrong].tolist()}."
+                    f"user {start + wrong} reports {block.indices[wrong].tolist()}."
                 )
         count, total, squares = np.ascontiguousarray(sums.T)
         return Tally(len(reports), count, total, squares)

@@ -105,8 +105,8 @@ def table(values: Any, probs: Any, domain: Domain, *, dims: int) -> Population:
         middle, parts = _neighbours(block, domain, NODES)
         cells = (middle + columns).ravel()
         share = np.broadcast_to(weights[start : start + size, None], block.shape)
-        for offset, part in zip((-1, 0, 1), parts, strict=True):
-            sums += np.bincount(cells + offset, (part * share).ravel(), minlength=sums.size)
+        for offset, weight in zip((-1, 0, 1), parts, strict=True):
+            sums += np.bincount(cells + offset, (weight * share).ravel(), minlength=sums.size)
     points = np.linspace(domain.low, domain.high, NODES)
     return Population(points, sums.reshape(dims, NODES), np.full(dims, 1 / dims))
 
@@ -132,7 +132,7 @@ def named(text: str, domain: Domain, *, dims: int = 1) -> Population:
         raise ValueError(f"Unknown distribution {text!r}; expected one of {', '.join(_FAMILIES)}, e.g. 'beta:2,5'.")
     build, sizes = _FAMILIES[name]
     try:
-        parameters = tuple(float(part) for part in tail.split(",")) if tail else ()
+        parameters = tuple(float(word) for word in tail.split(",")) if tail else ()
     except ValueError:
         parameters = (np.nan,)
     if len(parameters) not in sizes or not np.all(np.isfinite(parameters)):
@@ -239,8 +239,8 @@ def _split(values: FloatArray, domain: Interval, nodes: int) -> FloatArray:
     """Return the matrix that moves weights of ``values`` to the grid."""
     middle, parts = _neighbours(values, domain, nodes)
     matrix = np.zeros((values.size, nodes))
-    for offset, part in zip((-1, 0, 1), parts, strict=True):
-        matrix[np.arange(values.size), middle + offset] = part
+    for offset, weight in zip((-1, 0, 1), parts, strict=True):
+        matrix[np.arange(values.size), middle + offset] = weight
     return matrix
 
 

@@ -163,7 +163,7 @@ def clipped_angle_sums(parts: Sequence[WeightedRows], low: float) -> list[FloatA
     """
     rows = len(parts[0].weights)
     pieces = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
-    found = [[np.zeros(part.columns) for part in parts] for _ in pieces]
+    found = [[np.zeros(layer.columns) for layer in parts] for _ in pieces]
     limit = np.float32(low)
     # an obtuse angle is a negative entry's, and above the limit where its square, times this, outweighs those behind
     reach = np.float32(math.tan(math.pi - low) ** 2 if low > math.pi / 2 else 0)
@@ -171,15 +171,15 @@ def clipped_angle_sums(parts: Sequence[WeightedRows], low: float) -> list[FloatA
     def work(place: int) -> None:
         piece = pieces[place]
         behind = np.zeros(_ROWS, dtype=np.float32)
-        for part, out in zip(reversed(parts), reversed(found[place]), strict=True):
-            weights = part.weights[piece]
-            entries = _filled(_read(part.values[piece], weights) * weights[:, None])
-            if part.right is not None:
-                right = _filled(_read(part.right[piece], weights))
+        for layer, out in zip(reversed(parts), reversed(found[place]), strict=True):
+            weights = layer.weights[piece]
+            entries = _filled(_read(layer.values[piece], weights) * weights[:, None])
+            if layer.right is not None:
+                right = _filled(_read(layer.right[piece], weights))
                 squares = np.einsum("ij,ij->i", right, right, dtype=float)
                 _add_outer(entries.T.copy(), right.T.copy(), squares, reach, behind, limit, out)
                 continue
-            order = np.arange(part.columns) if part.order is None else part.order
+            order = np.arange(layer.columns) if layer.order is None else layer.order
             if not reach:
                 _add(entries.T.copy(), order, behind, limit, out)
                 continue
@@ -189,7 +189,7 @@ def clipped_angle_sums(parts: Sequence[WeightedRows], low: float) -> list[FloatA
                 _add(np.where(own, entries.T, np.abs(entries.T)), order, behind, limit, out)
             behind[...] = passed
 
-    size = sum(rows * part.columns for part in parts)
+    size = sum(rows * layer.columns for layer in parts)
     share(work, len(pieces), size // 64 if reach else size)  # what is passed over takes less time
     clipped = rows * float(limit)
-    return [sum((sums[place] for sums in found), np.full(part.columns, clipped)) for place, part in enumerate(parts)]
+    return [sum((sums[place] for sums in found), np.full(layer.columns, clipped)) for place, layer in enumerate(parts)]

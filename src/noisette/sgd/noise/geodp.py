@@ -87,15 +87,17 @@ class Geo(Perturbation):
         bounded, factors, squares = clip.apart(parts, scale)
         lengths = squares.sqrt()
         laid = [
-            (entry, row) for part, row in zip(bounded.values(), factors, strict=True) for entry in part.laid().values()
+            (entry, row)
+            for layer, row in zip(bounded.values(), factors, strict=True)
+            for entry in layer.laid().values()
         ]
         if all(entry.left.dtype == torch.float32 and entry.left.device.type == "cpu" for entry, _ in laid):
             angles = self._angle_sums(laid, lengths)
         else:
             rows = [
                 widened(flat(entry), row) * row[:, None]
-                for part, row in zip(bounded.values(), factors, strict=True)
-                for entry in part.each().values()
+                for layer, row in zip(bounded.values(), factors, strict=True)
+                for entry in layer.each().values()
             ]
             angles = self._clipped(to_spherical(torch.cat(rows, 1))[1]).sum(0)
         return {"": {"magnitude": lengths.sum(), "angles": angles - len(lengths) * self._middle(angles)}}

@@ -30,9 +30,9 @@ def length_and_cosine(gradient: FloatArray, variances: FloatArray) -> tuple[floa
     log_phi, along = np.zeros(t.shape), np.zeros(t.shape)
     for count, kind, power in zip(counts, kinds, powers, strict=True):
         spread = 2 * t * kind
-        part = power / (1 + spread)
-        log_phi -= count / 2 * np.log1p(spread) + t * part
-        along += part
+        projected = power / (1 + spread)
+        log_phi -= count / 2 * np.log1p(spread) + t * projected
+        along += projected
     length = _STEP * float((-np.expm1(log_phi) * np.exp(-u / 2)).sum()) / (2 * math.sqrt(math.pi))
     own = math.sqrt(float(powers.sum()))
     facing = _STEP * float((np.exp(log_phi + u / 2) * along).sum()) / math.sqrt(math.pi)

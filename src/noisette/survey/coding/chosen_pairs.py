@@ -182,22 +182,22 @@ class _Table:
     def sums(self, places: IntArray, one: Topic) -> Estimate:
         """Return the sum of each column: a person is in one row."""
         each = [self._cells(column).linear(np.ones((1, column.size)), ()) for column in places.T]
-        value, error = (np.concatenate([getattr(part, name) for part in each]) for name in ("value", "std_error"))
-        low, high = (np.concatenate(side) for side in zip(*(part.ends or () for part in each), strict=True))
+        value, error = (np.concatenate([getattr(own, name) for own in each]) for name in ("value", "std_error"))
+        low, high = (np.concatenate(side) for side in zip(*(own.ends or () for own in each), strict=True))
         return Estimate(value, error, self._counts(value.size), names=one.quantities, ends=(low, high))
 
     def means(self, places: IntArray, ends: FloatArray, one: Topic) -> Estimate:
         """Return the mean of a number among those who are in each column, its rows being the ends of the range."""
         each = [self._cells(column).ratio(ends[None], np.ones((1, 2)), ()) for column in places.T]
-        over, under = (np.concatenate([getattr(part, name) for part in each]) for name in ("numerator", "denominator"))
-        spread = np.concatenate([part.spread for part in each], axis=1)
+        over, under = (np.concatenate([getattr(own, name) for own in each]) for name in ("numerator", "denominator"))
+        spread = np.concatenate([own.spread for own in each], axis=1)
         low, high = ends.tolist()
         said = each[0].said
         return RatioEstimate.of(over, under, spread, self._counts(over.size), one.quantities, low, high, said)
 
     def between(self, upper: int, low: float, high: float, one: Topic) -> Estimate:
         """Return the mean of a number from the share of those who were rounded to the upper end."""
-        value, error = (part[[upper]] * (high - low) for part in (self.found.value, self.found.std_error))
+        value, error = (array[[upper]] * (high - low) for array in (self.found.value, self.found.std_error))
         said = tuple(low + (high - low) * end for end in self._ends([upper]))
         return Estimate(low + value, error, self._counts(1), low, high, names=one.quantities, ends=(said[0], said[1]))
 
@@ -210,7 +210,7 @@ class _Table:
 
     def bounded_sum(self, own: IntArray, one: Topic) -> Estimate:
         """Return a sum over pairs of which a person may have several; its error is at most the sum of theirs."""
-        value, error = (part[own].sum(keepdims=True) for part in (self.found.value, self.found.std_error))
+        value, error = (array[own].sum(keepdims=True) for array in (self.found.value, self.found.std_error))
         low, high = self.supports.ends(np.ones((1, own.size)))
         stated: dict[str, Any] = {"names": one.quantities, "ends": (low, high)}
         return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **stated)

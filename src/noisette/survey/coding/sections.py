@@ -189,7 +189,7 @@ class SectionValues:
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""
-        return {"kind": "record", "parts": [part.spec() for part in self.parts]}
+        return {"kind": "record", "parts": [attribute.spec() for attribute in self.parts]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,8 +127,8 @@ class SelectionMechanism(Supporting):
         source = _random.generator(rng)
         flat = rows.reshape(-1, self.domain.most)
         reports = np.empty((len(flat), *self.report_shape), dtype=self.report_dtype)
-        for part in blocks(len(flat), max(1, 4 * BLOCK // self.domain.most)):
-            self._fill(flat[part], reports[part], source)
+        for block in blocks(len(flat), max(1, 4 * BLOCK // self.domain.most)):
+            self._fill(flat[block], reports[block], source)
         return reports.reshape(rows.shape[:-1] + self.report_shape)[()]
 
     def tally(self, reports: Any) -> Tally:
@@ -136,9 +136,9 @@ class SelectionMechanism(Supporting):
         flat = self._reports(reports)
         count, total = np.zeros((2, self.domain.size + 1), dtype=np.int64)
         squares = 0
-        for part in blocks(len(flat), max(1, 32 * BLOCK // max(1, flat[:1].size))):
-            self.check_support(flat[part])
-            about, supported, more = self._sums(flat[part])
+        for block in blocks(len(flat), max(1, 32 * BLOCK // max(1, flat[:1].size))):
+            self.check_support(flat[block])
+            about, supported, more = self._sums(flat[block])
             count[:-1] += about
             total[:-1] += supported
             squares += more

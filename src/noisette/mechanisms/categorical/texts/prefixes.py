@@ -234,9 +234,9 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
         symbols, source = self.domain.symbols(x), _random.generator(rng)
         flat = symbols.reshape(-1, self.domain.width)
         reports = np.empty(len(flat), dtype=np.int64)
-        for part in blocks(len(flat)):
-            self._response.sample(self._own(drawn[part], flat[part]), reports[part], source)
-            reports[part] += drawn[part] * self.buckets
+        for block in blocks(len(flat)):
+            self._response.sample(self._own(drawn[block], flat[block]), reports[block], source)
+            reports[block] += drawn[block] * self.buckets
         return reports.astype(self.report_dtype).reshape(symbols.shape[:-1])[()]
 
     def target(self, x: Any) -> FloatArray:
@@ -267,9 +267,9 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
                 f"Expected reports of {self.name} to be integers, at least one, got {np.asarray(reports)}."
             )
         total = np.zeros(self.support.size, dtype=np.int64)
-        for part in blocks(flat.size, max(32 * BLOCK, total.size)):
-            self.check_support(flat[part])
-            total += np.bincount(flat[part], minlength=total.size)
+        for block in blocks(flat.size, max(32 * BLOCK, total.size)):
+            self.check_support(flat[block])
+            total += np.bincount(flat[block], minlength=total.size)
         count = np.repeat(total.reshape(self.cells, -1).sum(axis=1), self.buckets)
         return Tally(flat.size, count, total, total)
 

@@ -109,17 +109,17 @@ class _Group:
         sums, squares = np.zeros(len(solved)), np.zeros(len(solved))
         seeds, buckets = np.nonzero(self.counts)
         for start in range(0, seeds.size, _BLOCK):
-            part = seeds[start : start + _BLOCK], buckets[start : start + _BLOCK]
-            says = (own[part[0]] == part[1][:, None]) @ solved.T - self.chance * solved.sum(axis=1)
-            sums += self.counts[part] @ says
-            squares += self.counts[part] @ says**2
+            block = seeds[start : start + _BLOCK], buckets[start : start + _BLOCK]
+            says = (own[block[0]] == block[1][:, None]) @ solved.T - self.chance * solved.sum(axis=1)
+            sums += self.counts[block] @ says
+            squares += self.counts[block] @ says**2
         count = np.full(len(solved), self.users, dtype=np.int64)
         if self.users < 2:
             return Estimate(np.full(len(solved), np.nan), np.full(len(solved), np.inf), count, 0.0, 1.0)
         variance = (squares / self.users - (sums / self.users) ** 2) / (self.users - 1)
         error = np.sqrt(np.maximum(variance, 0.0)) / self.gap
         rest = self.chance * solved.sum(axis=1)
-        low, high = ((part.sum(axis=1) - rest) / self.gap for part in (np.minimum(solved, 0), np.maximum(solved, 0)))
+        low, high = ((side.sum(axis=1) - rest) / self.gap for side in (np.minimum(solved, 0), np.maximum(solved, 0)))
         return Estimate(sums / self.users / self.gap, error, count, 0.0, 1.0, ends=(low, high))
 
     def passing(self, symbols: Symbols, shares: FloatArray, alarm: float) -> npt.NDArray[np.bool_]:
@@ -311,10 +311,10 @@ def _halves(domain: Texts, state: int, start: int, stop: int) -> tuple[tuple[Sym
     """Return the different first halves of all extensions, and which one each has; then the second halves."""
     words, half = extensions(domain, state, start, stop)[0], (stop - start) // 2
     found = []
-    for part in (words[:, :half], words[:, half:]):  # of eight symbols at most: a number of 64 bits
-        number = np.pad(part, ((0, 0), (0, 8 - part.shape[1]))).view(np.uint64).reshape(-1)
+    for half_words in (words[:, :half], words[:, half:]):  # of eight symbols at most: a number of 64 bits
+        number = np.pad(half_words, ((0, 0), (0, 8 - half_words.shape[1]))).view(np.uint64).reshape(-1)
         _, first, own = np.unique(number, return_index=True, return_inverse=True)
-        found.append((part[first], own))
+        found.append((half_words[first], own))
     return tuple(found)
 
 

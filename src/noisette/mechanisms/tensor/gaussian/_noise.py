@@ -139,21 +139,21 @@ class TensorNoise(TensorReports, EventDeclared):
         factors = [*(mode if mode.covariance is not None else None for mode in self.modes[first:last]), None]
         bounds = (self.domain.low, self.domain.high) if clip and isinstance(self.domain, TensorDomain) else None
         for place in _blocks(len(inputs), math.prod(tied), free, whole=target.dtype == np.float64):
-            part = outputs[place]
-            if part.dtype != np.float64 and part.size > SLICES and not self.symmetry:
-                for tensor, report in zip(inputs[place], part, strict=True):
+            report_block = outputs[place]
+            if report_block.dtype != np.float64 and report_block.size > SLICES and not self.symmetry:
+                for tensor, report in zip(inputs[place], report_block, strict=True):
                     self._release_slices(tensor, report, factors, bounds, source)
                 continue
-            work = part if part.dtype == np.float64 else np.empty(part.shape)
+            work = report_block if report_block.dtype == np.float64 else np.empty(report_block.shape)
             self._centred(inputs[place], bounds, work)
             self._release(work, factors, source)
-            if work is not part:
-                part[...] = work
+            if work is not report_block:
+                report_block[...] = work
         return restore(target)
 
-    def _centred(self, part: npt.NDArray[Any], bounds: tuple[float, float] | None, out: FloatArray) -> FloatArray:
+    def _centred(self, source: npt.NDArray[Any], bounds: tuple[float, float] | None, out: FloatArray) -> FloatArray:
         """Put values, moved within the bounds if there are any, into ``out`` as distances from the centre."""
-        np.subtract(part, self._centre, out=out, dtype=np.float64)
+        np.subtract(source, self._centre, out=out, dtype=np.float64)
         if bounds is not None:
             np.clip(out, bounds[0] - self._centre, bounds[1] - self._centre, out=out)
         return out
@@ -172,11 +172,11 @@ class TensorNoise(TensorReports, EventDeclared):
             add_noise(white, rng, sigma=self.sigma, unit=self._step)
             white *= self._step
 
-        release_slices(values, target, factors, lambda part: self._centred(part, bounds, np.empty(part.shape)), add)
+        release_slices(values, target, factors, lambda block: self._centred(block, bounds, np.empty(block.shape)), add)
         flat = target.reshape(-1)
         for start in range(0, flat.size, SLICES):
-            part = flat[start : start + SLICES]
-            part[...] = np.rint(part.astype(np.float64) / self._step) * self._step + self._centre
+            block = flat[start : start + SLICES]
+            block[...] = np.rint(block.astype(np.float64) / self._step) * self._step + self._centre
 
     @cached_property
     def _tied(self) -> tuple[int, int]:
@@ -214,9 +214,9 @@ class TensorNoise(TensorReports, EventDeclared):
             self._check_finite(values)
             norms = self.domain.norms(values)
             if not (norms <= self.domain.radius * (1 + 1e-12)).all():
-                part = "tensors" if self.domain.mode is None else f"slices along mode {self.domain.mode}"
+                which = "tensors" if self.domain.mode is None else f"slices along mode {self.domain.mode}"
                 raise ValueError(
-                    f"Expected {part} of norm at most {self.domain.radius:g}, got {float(norms.max()):g}. Give the "
+                    f"Expected {which} of norm at most {self.domain.radius:g}, got {float(norms.max()):g}. Give the "
                     "public bound in the domain, or pass clip=True to shorten what is longer."
                 )
         if self.symmetry:
@@ -404,9 +404,9 @@ def release_slices(
             _mix(target[after], None if mode is None else mode.root, after, own, white)
 
 
-def _mix(total: npt.NDArray[Any], factor: FloatArray | None, rows: slice, columns: slice, part: FloatArray) -> None:
+def _mix(total: npt.NDArray[Any], factor: FloatArray | None, rows: slice, columns: slice, product: FloatArray) -> None:
     """Add to the slices ``rows`` the slices ``columns`` times a block of a factor, the identity if None."""
     if factor is not None and factor.ndim == 2:
-        total += np.tensordot(factor[rows, columns], part, axes=1)
+        total += np.tensordot(factor[rows, columns], product, axes=1)
     elif rows == columns:
-        total += part if factor is None else part * factor[rows].reshape(-1, *(1,) * (part.ndim - 1))
+        total += product if factor is None else product * factor[rows].reshape(-1, *(1,) * (product.ndim - 1))

@@ -275,10 +275,10 @@ class Marginals:
         result = np.zeros_like(x)
         for varying, scale in self._scales.items():
             others = tuple(first + mode for mode in range(len(self.dims)) if mode not in varying)
-            part = x.mean(axis=others, keepdims=True)
+            component = x.mean(axis=others, keepdims=True)
             for mode in varying:
-                part = part - part.mean(axis=first + mode, keepdims=True)
-            result += scale**power * part
+                component = component - component.mean(axis=first + mode, keepdims=True)
+            result += scale**power * component
         return result
 
     def ask(self, x: FloatArray) -> FloatArray:

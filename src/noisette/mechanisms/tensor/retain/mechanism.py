@@ -313,16 +313,16 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         keeping = bool(np.any(self.p_keep > 0))
-        for part in blocks(self.size, max(1, BLOCK // len(rows))):
-            index, rest = self._position(rows[:, part])
+        for block in blocks(self.size, max(1, BLOCK // len(rows))):
+            index, rest = self._position(rows[:, block])
             if not self.as_published:
                 index += rng.random(index.shape) < rest
             noise = self._noise.sample(rng, index.size).reshape(index.shape)
             if keeping:
-                noise[rng.random(index.shape) < (self.p_keep[part] if self.p_keep.ndim else self.p_keep)] = 0.0
+                noise[rng.random(index.shape) < (self.p_keep[block] if self.p_keep.ndim else self.p_keep)] = 0.0
             index += noise
             index *= self.step
-            reports[:, part] = index + self.domain.low
+            reports[:, block] = index + self.domain.low
 
     @property
     def _fineness(self) -> float:
@@ -432,7 +432,7 @@ def _nested(weights: FloatArray | None) -> Any:
     if weights is None:
         return None
 
-    def freeze(part: Any) -> Any:
-        return tuple(map(freeze, part)) if isinstance(part, list) else part
+    def freeze(nested: Any) -> Any:
+        return tuple(map(freeze, nested)) if isinstance(nested, list) else nested
 
     return freeze(weights.tolist())

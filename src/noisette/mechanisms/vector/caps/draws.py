@@ -190,8 +190,8 @@ class SphereTail(Exponential):
 
     def _rest(self, excess: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
         """1 - T^2 = (1 - gamma^2) - excess (2 gamma + excess), without cancellation where the cap is small."""
-        whole, part = (1 - self.gamma) * (1 + self.gamma), excess * (2 * self.gamma + excess)
-        return whole - part, 8 * ULP * (whole + part) + 2 * (self.gamma + excess + error) * error
+        whole, less = (1 - self.gamma) * (1 + self.gamma), excess * (2 * self.gamma + excess)
+        return whole - less, 8 * ULP * (whole + less) + 2 * (self.gamma + excess + error) * error
 
     def log_chance(self, near: Near) -> tuple[FloatArray, FloatArray]:
         """Return h(T) + rate T - top, and its error: 0 where T is beyond 1, infinite where that is not decided."""

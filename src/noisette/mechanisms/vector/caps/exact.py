@@ -95,6 +95,6 @@ class Drawn:
 
 def left_open(noisy: FloatArray, own: FloatArray, uniform: float, entries: FloatArray, error: FloatArray) -> list[int]:
     """Return where an ``error`` and the rounding of the sum may change the floor of noisy + own + uniform."""
-    part = noisy + own + uniform - entries
+    fraction = noisy + own + uniform - entries
     error = 2 * error + 2.0**-48 * (np.abs(noisy) + np.abs(own) + 1)
-    return np.flatnonzero(~((part > error) & (1 - part > error))).tolist()
+    return np.flatnonzero(~((fraction > error) & (1 - fraction > error))).tolist()

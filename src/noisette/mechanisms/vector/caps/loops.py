@@ -12,12 +12,12 @@ from noisette.mechanisms._compiled import compiled
 from noisette.mechanisms.vector.caps.exact import RUN
 
 
-def _added(total: float, carry: float, part: float) -> tuple[float, float]:
+def _added(total: float, carry: float, term: float) -> tuple[float, float]:
     """Add a part to a total, and what rounding loses to ``carry`` (Neumaier 1974)."""
-    result = total + part
-    if abs(total) >= abs(part):
-        return result, carry + ((total - result) + part)
-    return result, carry + ((part - result) + total)
+    result = total + term
+    if abs(total) >= abs(term):
+        return result, carry + ((total - result) + term)
+    return result, carry + ((term - result) + total)
 
 
 def _sums(normals: FloatArray, rows: FloatArray, lift: FloatArray, across: bool, result: FloatArray) -> None:
@@ -86,10 +86,10 @@ def _finish(
             own_part = c * w
             value = g + own_part + shift
             whole = math.floor(value)
-            part = value - whole
+            fraction = value - whole
             across = min(most[row], abs(value) + 1 + reach[row] * abs(w))
             off = share[row] * across + slope[row] * abs(w) + 2.0**-50 * (abs(g) + abs(own_part)) + least
-            left_open |= not (part > off and 1 - part > off)  # a NaN leaves it open
+            left_open |= not (fraction > off and 1 - fraction > off)  # a NaN leaves it open
             reports[row, column] = whole * step
         open_rows[row] = left_open
 
