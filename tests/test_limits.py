@@ -55,7 +55,7 @@ SERVICES: dict[str, dict[str, Any]] = {
     "collector/storage/registry.py": {"_LOG_LINES": 1000},
     "collector/storage/sqlite.py": {"_LOCKED": 30, "MOST": MIB, "_BUSY": 128 * KIB, "_FREE_DISK_BYTES": 16 * MIB},
     "collector/storage/store.py": {"_TRIES": 8},
-    "collector/storage/tables.py": {"SCHEMA": 8},
+    "collector/storage/tables.py": {"SCHEMA": 9},
     "collector/storage/tracks.py": {"QUANTITIES": 50, "_EVERY": 5.0, "_GROWTH": 1.02, "_LONGEST": 500},
     "collector/web/access.py": {"_SHORTEST": 16, "_KEPT": 10_000},
     "collector/web/console.py": {"_WAITING": 8, "_LONGEST_HOST": 255, "_DAYS": 30, "_LARGEST": 256 * KIB},

@@ -148,7 +148,7 @@ def test_no_order_tells_when_a_report_came(tmp_path: Path) -> None:
         with closing(sqlite3.connect(path)) as file:
             kept = [bytes(one) for (one,) in file.execute("SELECT tokens FROM blocks ORDER BY rowid")]
             seen = [bytes(one) for (one,) in file.execute("SELECT digest FROM seen")]
-            log = [bytes(one) for (one,) in file.execute("SELECT digests FROM fresh ORDER BY number")]
+            log = [bytes(one) for (one,) in file.execute("SELECT digests FROM digest_log ORDER BY number")]
         halves = [own[start : start + 16] for own in kept for start in range(0, len(own), 16)]
         logged = [own[start : start + 16] for own in log for start in range(0, len(own), 16)]
         return {

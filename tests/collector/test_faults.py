@@ -66,7 +66,7 @@ def _in_tree(database: str) -> int:
 def test_a_sum_that_misses_one_is_seen(tmp_path: Path, campaign: Campaign) -> None:
     """The twin: reconciliation rejects a database that lacks one stored report, or the digests of one."""
     path = tmp_path / "reports.db"
-    for table in ("blocks", "fresh"):
+    for table in ("blocks", "digest_log"):
         damage = f"DELETE FROM {table} WHERE number = (SELECT max(number) FROM {table})"  # numbers are drawn at random
         path.unlink(missing_ok=True)
         store = Store(f"sqlite:///{path}")

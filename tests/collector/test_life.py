@@ -121,14 +121,14 @@ def test_mixing_keeps_every_report(store: Store, campaign: Campaign) -> None:
     for one in sent:
         accept(store, campaign, one)
     with store.reading() as connection:
-        before = connection.exec_driver_sql("SELECT count(*) FROM fresh").scalar()
+        before = connection.exec_driver_sql("SELECT count(*) FROM digest_log").scalar()
     assert before == 40
     assert store.mix() == 40
     assert store.mix() == 0
     assert reconcile(store, campaign) == 40
     assert len(list(store.batches(campaign, "once"))) == 1
     with store.reading() as connection:
-        assert not connection.exec_driver_sql("SELECT count(*) FROM fresh WHERE length(digests) > 0").scalar()
+        assert not connection.exec_driver_sql("SELECT count(*) FROM digest_log WHERE length(digests) > 0").scalar()
     # what was stored before is known after
     assert accept(store, campaign, *sent).repeated == 40
 

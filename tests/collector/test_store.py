@@ -285,7 +285,7 @@ def test_a_database_of_the_third_version_is_brought_along(both: Store, url: str,
         for row in connection.execute(sa.select(tables.digest_log)).all():
             digests = np.frombuffer(row.digests, np.uint8).reshape(-1, 16)
             assert insert_in_tree(connection, digests, np.frombuffer(row.marks, "<i8"))
-        connection.exec_driver_sql("DROP TABLE fresh")
+        connection.exec_driver_sql("DROP TABLE digest_log")
         connection.exec_driver_sql("UPDATE noisette_collector SET version = 3")
     store = Store(url)
     assert store.register(campaign).mechanism.spec() == campaign.mechanism.spec()
@@ -310,6 +310,20 @@ def test_a_database_of_the_fifth_version_is_brought_along(both: Store, url: str,
     assert reconcile(store, campaign) == 35
     after = {one["name"]: one["type"] for one in sa.inspect(store.database.engine).get_columns("seen")}["digest"]
     assert type(after) is type(kind)
+    store.close()
+
+
+def test_a_database_of_the_eighth_version_is_brought_along(both: Store, url: str, campaign: Campaign) -> None:
+    """Its log of digests had another name: what stands in it alone is known as well."""
+    sent = entries(campaign, 30)
+    accept(both, campaign, *sent)
+    with both.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE digest_log RENAME TO fresh")
+        connection.exec_driver_sql("UPDATE noisette_collector SET version = 8")
+    store = Store(url)
+    assert accept(store, campaign, *sent, *entries(campaign, 5)) == Accepted(5, 30)
+    assert reconcile(store, campaign) == 35
+    assert "fresh" not in sa.inspect(store.database.engine).get_table_names()
     store.close()
 
 

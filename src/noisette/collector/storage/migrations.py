@@ -53,11 +53,11 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
         query = sa.text("SELECT DISTINCT period FROM reports WHERE campaign = :campaign")
         for period in connection.execute(query, {"campaign": name}).scalars().all():
             total, last = layout.nothing(), -1
-            while part := connection.execute(
+            while found := connection.execute(
                 rows, {"campaign": name, "period": period, "last": last, "most": _AT_ONCE}
             ).all():
-                last = part[-1].number
-                batch = _batch(campaign, period, part)
+                last = found[-1].number
+                batch = _batch(campaign, period, found)
                 total += layout.tally(batch.rows)
                 if not database.add_digests(connection, *identities([batch])):
                     raise ValueError(f"The old tables of campaign {name!r} hold a token or a key twice.")
@@ -68,12 +68,12 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
         connection.execute(sa.text(f"DROP TABLE {old}"))
 
 
-def _batch(campaign: Campaign, period: str, part: Any) -> Batch:
+def _batch(campaign: Campaign, period: str, rows: Any) -> Batch:
     """Return rows of the old table as a batch."""
-    tokens = np.frombuffer(bytes.fromhex("".join(row.token[:32] for row in part)), dtype=np.uint8).reshape(-1, 16)
-    keys = key_digests(campaign.id, [row.key for row in part])
-    reports = campaign.decode([json.loads(row.report) for row in part])
-    return Batch(campaign, period, tokens, keys, np.zeros(len(part), dtype=np.uint16), reports, np.arange(len(part)))
+    tokens = np.frombuffer(bytes.fromhex("".join(row.token[:32] for row in rows)), dtype=np.uint8).reshape(-1, 16)
+    keys = key_digests(campaign.id, [row.key for row in rows])
+    reports = campaign.decode([json.loads(row.report) for row in rows])
+    return Batch(campaign, period, tokens, keys, np.zeros(len(rows), dtype=np.uint16), reports, np.arange(len(rows)))
 
 
 def _add_tracks(_: Database, connection: sa.Connection) -> None:
@@ -122,6 +122,13 @@ def _add_arrivals(database: Database, connection: sa.Connection) -> None:
     database.widen(connection, tables.keys.c.role)
 
 
+def _rename_digest_log(_: Database, connection: sa.Connection) -> None:
+    """From 8 to 9: the log of digests is called what it is; a table that was just made from a still older one is."""
+    if sa.inspect(connection).has_table("fresh"):
+        connection.execute(sa.text("INSERT INTO digest_log SELECT number, turn, digests, marks FROM fresh"))
+        connection.execute(sa.text("DROP TABLE fresh"))
+
+
 def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
     return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
 
@@ -134,4 +141,5 @@ _STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
     5: _shrink_digests,
     6: _begin_runs,
     7: _add_arrivals,
+    8: _rename_digest_log,
 }

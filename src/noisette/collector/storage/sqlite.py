@@ -38,9 +38,9 @@ _PARTS = 1 << _BITS  # of the key space, by its first bits
 _SHIFT = np.uint64(64 - _BITS)
 _STARTS = np.arange(_PARTS, dtype=np.uint64) << _SHIFT
 
-_INSERT = "INSERT INTO fresh (turn, digests, marks) VALUES (?, ?, ?)"
-_SINCE = "SELECT number, turn, digests, marks FROM fresh WHERE number > ? ORDER BY number"
-_UNTIL = "DELETE FROM fresh WHERE number <= ?"
+_INSERT = "INSERT INTO digest_log (turn, digests, marks) VALUES (?, ?, ?)"
+_SINCE = "SELECT number, turn, digests, marks FROM digest_log WHERE number > ? ORDER BY number"
+_UNTIL = "DELETE FROM digest_log WHERE number <= ?"
 # One statement for all rows: between two rows Python would take its lock and give it back.
 _INSERT_IN_TREE = (
     "INSERT OR IGNORE INTO seen (digest, mark) "
@@ -87,10 +87,10 @@ class _Sorted:
         words = np.insert(self.high, places, high), np.insert(self.low, places, low)
         (self.high, self.low), self.marks = words, np.insert(self.marks, places, marks)  # all or, if one fails, none
 
-    def take(self, part: slice) -> None:
+    def take(self, turn: slice) -> None:
         """Take some of them out."""
-        words = np.delete(self.high, part), np.delete(self.low, part)
-        (self.high, self.low), self.marks = words, np.delete(self.marks, part)
+        words = np.delete(self.high, turn), np.delete(self.low, turn)
+        (self.high, self.low), self.marks = words, np.delete(self.marks, turn)
 
     def of_parts(self, turn: int, until: int) -> list[slice]:
         """Return where the parts lie whose turn it is: one slice, two where they start over, the later first."""

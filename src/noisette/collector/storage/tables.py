@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-SCHEMA = 8
+SCHEMA = 9
 
 
 class Digest(sa.types.TypeDecorator[bytes]):
@@ -56,7 +56,7 @@ seen = sa.Table(
 )
 # Digests on their way into ``seen``, in SQLite alone: those of one transaction a row, and the turn when they came.
 digest_log = sa.Table(
-    "fresh",
+    "digest_log",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("turn", sa.BigInteger, nullable=False),
