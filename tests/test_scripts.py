@@ -1,4 +1,4 @@
-"""The tools that write tables into CONTRIBUTING.md: random changes of the code, and the slowest tests."""
+"""The tools that write tables into pages: random changes of the code, the slowest tests, and the lines of src."""
 
 from __future__ import annotations
 
@@ -172,3 +172,18 @@ def test_the_table_of_the_slowest(tmp_path: Path) -> None:
     assert "| `tests/a::test_x` | 4.0 | 80.0 |\n| `tests/b::test_y` | 1.0 | 20.0 |" in found
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert all(mark in page for mark in (slowest["BEGIN"], slowest["END"]))
+
+
+def test_the_lines_of_src_by_kind_and_folder() -> None:
+    lines = runpy.run_path(str(ROOT / "scripts" / "lines.py"))
+    source = '"""What it does.\n\nMore of it.\n"""\n\nimport math\n\n\n'
+    source += 'def area(r):\n    """Return it."""\n    # round\n    return math.pi * r**2\n'
+    assert lines["kinds"](source) == {"docstrings": 5, "blank": 3, "imports": 1, "code": 2, "comments": 1}
+    now = {"a/one.py": source, "a/look.css": "p {}\n", "two.py": "x = 1\n"}
+    found = lines["table"](now, {"a/one.py": "x = 1\n"})
+    assert found.startswith(
+        "14 lines in 3 files: 13 of Python (3 of code, 5 of docstrings, 3 blank, 1 of imports, 1 of"
+    )
+    assert "| `a` | 13 | +12 |\n| single modules | 1 | +1 |\n| all | 14 | +13 |" in found
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert all(mark in page for mark in (lines["BEGIN"], lines["END"]))
