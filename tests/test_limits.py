@@ -456,6 +456,474 @@ MARGINS: dict[str, dict[Any, Any]] = {
     },
 }
 
+# How fine grids and sums are, from which size another computation is taken, and margins, where laws, predictions,
+# bounds and audits are computed: results hang on them by less than tests of results can see.
+COMPUTING: dict[str, dict[Any, Any]] = {
+    "_random.py": {
+        "ULP": 2.0 ** (-53),
+        "_LOG_ERROR": 2.0 ** (-49),
+        "_SMALLEST_RATE": 2.0 ** (-45),
+        "_SPLIT_RATE": 2.0 ** (-26),
+    },
+    "cells.py": {
+        "_SLICES": 2.0**20,
+    },
+    "core.py": {
+        "_NEAR": 2.0,
+        "STRAY": 2.0 ** (-20),
+    },
+    "mechanisms/_base.py": {
+        "_BUDGETS": (1e-07, 1000000.0),
+        "_WIDTHS": (1e-90, 1e90),
+        "_FARTHEST": 2.0**20,
+        "_LARGEST_CODE": 2.0**48,
+    },
+    "mechanisms/categorical/_base.py": {
+        "_SHORT_REPORT": 16,
+        "UNIT": 1 << 53,
+        "_LEAST_EPSILON": 1e-09,
+        "_EPSILON_MARGIN": 2.0 ** (-46),
+    },
+    "mechanisms/categorical/_bits.py": {
+        "BITS": 8,
+        "FINE": 61,
+        ("_FIRST_BITS", "_NEXT_BITS"): (16, 48),
+    },
+    "mechanisms/categorical/_singer.py": {
+        "_DOUBT": 1 / 8,
+    },
+    "mechanisms/categorical/_subsets.py": {
+        "LARGEST": 1 << 31,
+        "_WORD": 64,
+        "_SIXTEENTHS": 16,
+        "_TRIES": 8,
+        "_DE_BRUIJN": 285870213051386505,
+        "_SIXTEEN_BITS_SUFFICE": 1 << 12,
+        "_THIRTY_TWO_BITS_SUFFICE": 1 << 26,
+    },
+    "mechanisms/categorical/hashing.py": {
+        "PRIME": 2**31 - 1,
+        "_MOST_BUCKETS": 1 << 20,
+    },
+    "mechanisms/categorical/memoised.py": {
+        "_MOST_PERIODS": 1000,
+    },
+    "mechanisms/categorical/projective.py": {
+        "MOST_CATEGORIES": 1 << 25,
+        "_LARGEST_ORDER": 1 << 24,
+        "_NEARLY_LEAST": 1.01,
+    },
+    "mechanisms/categorical/selections/privset.py": {
+        "_MOST_OPTIONS": 1 << 16,
+    },
+    "mechanisms/categorical/selections/wheel.py": {
+        "RING": 2**31 - 1,
+        "_DRAWS": 1 << 62,
+        "_MOST_CHOSEN": 16,
+        "_SPREAD": 12.0,
+    },
+    "mechanisms/categorical/texts/prefixes.py": {
+        "SEEDS": 2048,
+        "COUNTERS": 1 << 16,
+        "_MOST_BUCKETS": 1 << 12,
+        "_WORDS": 1 << 15,
+        "_WORDS_OF_BYTES": 2,
+    },
+    "mechanisms/categorical/texts/search.py": {
+        "SURVIVORS": 2,
+        "ALARM": 0.05,
+        "MOST_TEXTS": 1000,
+        "_COLLISIONS": 0.1,
+        "_NEGLIGIBLE": 1e-12,
+        "_COUNTERS_A_PREFIX": 4,
+        "_FREQUENT": 2.0,
+    },
+    "mechanisms/categorical/unary.py": {
+        "_LANE": 255,
+    },
+    "mechanisms/scalar/_lp_solve.py": {
+        "_ROUNDS": 60,
+    },
+    "mechanisms/scalar/_lp_table.py": {
+        "PROGRAMME_ABOVE": 0.75,
+        "PROGRAMME_BELOW": 8.0,
+        "LARGEST": 20.0,
+        "_PAIR_BELOW": 0.001,
+        "_CELLS": 200,
+        "_FINE": 128,
+        "_WINDOW_CELLS": 24,
+        "POSITIONS": 1 << 48,
+    },
+    "mechanisms/scalar/duchi.py": {
+        "_UNIT": 1 << 53,
+    },
+    "mechanisms/scalar/gaussian.py": {
+        "_WIDER": 1 + 2.0 ** (-40),
+        "_CLOSED": 1000.0,
+        "_SUMMED": 2.0**10,
+    },
+    "mechanisms/scalar/hybrid.py": {
+        "_DUCHI_ALONE": 0.61,
+    },
+    "mechanisms/scalar/laplace.py": {
+        "_ROUNDED_DOWN": 1 - 2.0 ** (-50),
+    },
+    "mechanisms/scalar/lp_optimal.py": {
+        "_WITNESSES": 257,
+    },
+    "mechanisms/scalar/sliding.py": {
+        "_HALF": 8,
+        "_UNIT": 1 << 53,
+        "_LARGEST_CODE": 1 << 10,
+    },
+    "mechanisms/scalar/staircase.py": {
+        "_ROUNDED_DOWN": 1 - 2.0 ** (-50),
+    },
+    "enhancement/automatic.py": {
+        "_ENOUGH_DIMS": 30,
+        "_NOISY": 0.8,
+    },
+    "enhancement/averaging.py": {
+        "_NEGLIGIBLE": 1e-12,
+        ("_AT_ORIGIN", "_FLAT", "_ONE_SIDE", "_NORMAL", "_RIDGE"): (0.16, 0.18, 0.004, 0.116, 0.085),
+        ("_SPIKE_SHARES", "_SPARSE"): ((0.5, 0.8, 0.9, 0.95, 0.98), (0.013, 0.032, 0.097, 0.097, 0.083)),
+        ("_SLAB_FLAT", "_SLAB_ONE_SIDE", "_SLAB_NORMAL"): (0.1, 0.65, 0.25),
+        ("_BELL", "_TIED"): (0.004, 0.004),
+        ("_BLURS", "_SMOOTH"): ((0.0, 2.0, 4.0, 8.0), (0.0002, 0.0013, 0.0035, 0.12)),
+    },
+    "enhancement/channel.py": {
+        ("_HALVINGS", "_AGREED"): (14, 2e-06),
+        ("_LISTED", "_SEPARATE"): (1 << 16, 1 << 10),
+        ("_REACH", "_COUNTED_REACH"): (6.0, 25.0),
+        "_LARGEST": 50000000,
+        "_WORTH_A_GRID": 1000,
+    },
+    "enhancement/hdr4me.py": {
+        "_BISECTIONS": 60,
+    },
+    "enhancement/npmle.py": {
+        ("_WARM_UP", "_ITERATIONS"): (10, 200),
+        "_SMALLEST_WEIGHT": 1e-12,
+        "_EXACT": 4096,
+        ("_CELL_WIDTH", "_CELL_RATIO"): (0.4, 0.2),
+        "_BLUR": 0.2,
+    },
+    "enhancement/prior.py": {
+        "FOLDS": 5,
+        "_STEPS": 4,
+        "_NEGLIGIBLE": -30.0,
+    },
+    "enhancement/problem.py": {
+        "_FEW_REPORTS": 10,
+    },
+    "enhancement/reconstruction.py": {
+        "_TWO_NEIGHBOURS": 0.25,
+        "_WEIGHTS": (0.25, 2.0 ** (-4), 2.0 ** (-6), 2.0 ** (-8), 0.0),
+        "_GAINED_BY_NOISE": 0.25,
+        "FILE_BINS": 64,
+    },
+    "enhancement/shrinkage.py": {
+        "_STEPS": 200,
+    },
+    "planner/page.py": {
+        ("LEAST", "LARGEST"): (0.001, 20.0),
+        "_SLIDER": 0.05,
+        "_DIMS": 10000,
+    },
+    "planner/surveys.py": {
+        "EPSILONS": (0.5, 1.0, 2.0, 4.0, 8.0),
+    },
+    "planner/tables.py": {
+        "LEAST": 1e-06,
+        "_DEGREE": 9,
+        "_JUMP_WIDTH": 1e-12,
+        "_PANEL_RATIO": 32.0,
+        "_QUADRATIC": 0.001,
+    },
+    "prediction/combining.py": {
+        "_BUDGETS": 40,
+        "_LEAST_SHARE": 0.001,
+        "_MOST_SPLIT": 64,
+    },
+    "prediction/curves.py": {
+        "_WHOLE": 9,
+        "_LARGEST_POPULATION": 1000000000000.0,
+    },
+    "prediction/graded.py": {
+        "_DRAWS": 400,
+        "_POINTS": 512,
+        "_MOST_FLIPS": 12,
+        "_LEAST_OPTIMAL": 0.01,
+    },
+    "prediction/joint.py": {
+        "_POINTS": 8192,
+        "_SHIFTS": 4,
+        "_RIDGE": 1e-10,
+        "_NODES": 400,
+    },
+    "prediction/model/correlations.py": {
+        "MOST": 4096,
+    },
+    "prediction/model/extremes.py": {
+        "_QUADRATIC": 1e-06,
+        "_FINE": 1025,
+    },
+    "prediction/model/populations.py": {
+        "NODES": 257,
+        "_POISSON_TAIL": 2.0 ** (-20),
+    },
+    "prediction/model/responses.py": {
+        "ROUNDING": 1e-08,
+    },
+    "prediction/offers.py": {
+        "_BALANCE": 2.1773189849653,
+    },
+    "prediction/personalised.py": {
+        "_UNLIKE": 0.56 / 0.33554,
+    },
+    "prediction/planning.py": {
+        "_MOST_DIMS": 10000000,
+        "_NEARLY_BEST": 1.07,
+    },
+    "prediction/targets.py": {
+        "_CLEAR": 2.0,
+        "_LARGEST_POPULATION": 1e18,
+        "_ROUNDING": 1 + 1e-09,
+    },
+    "prediction/texts.py": {
+        "_CHANCE": 0.9,
+    },
+    "accounting/_excess.py": {
+        "_STEPS": (100.0, 4000.0),
+        "_POINTS": (2.0**16, 2.0**19),
+        "_DEVIATIONS": 9.0,
+        "_FEW_TERMS": 50.0,
+        "_ROUNDED_UP": 1 + 1e-07,
+    },
+    "accounting/_numbers.py": {
+        "_SERIES_FROM": 32.0,
+        ("_SLOPE", "_STEEPEST"): (1.0, 50.0),
+        "_STIRLING": (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188),
+    },
+    "accounting/_runs.py": {
+        "_PIECES": 2048,
+        "_NEGLIGIBLE": 60.0,
+        "_TOLERANCE": 1e-07,
+    },
+    "accounting/budgets.py": {
+        "PLACES": {"epsilon": 12, "delta": 18, "rho": 15},
+        "_LARGEST": 2**62,
+        "_DIGITS": 30,
+    },
+    "accounting/calibration.py": {
+        "_SMALLEST_BUDGET": 1e-06,
+        "_LEAST_NOISE": 1e-06,
+    },
+    "accounting/composition.py": {
+        "_LEAST_FOURIER": 1e-12,
+        "_ROUNDED_DOWN": 1 - 1e-06,
+        "_POINTS": 2.0**22,
+        "_FOLD": 1000,
+        "_UNDERFLOW": 500.0,
+        "_STEPS": 200.0,
+    },
+    "accounting/curves.py": {
+        "DOTS": 1000,
+        "_LARGEST": 30.0,
+        "_ROUNDED_UP": 1 + 1e-09,
+        "_FLOATS": 700.0,
+        "_SMALLEST": 1e-18,
+    },
+    "accounting/events.py": {
+        "_LARGEST": 700.0,
+    },
+    "accounting/ledger.py": {
+        "_APPLICATION": 1314540615,
+        "_VERSION": 2,
+        "_CHECKED_BYTES": 2**26,
+    },
+    "accounting/likelihoods.py": {
+        "_MOST_SPACED": 1 << 18,
+        "_MOST_PAIRS": 1 << 23,
+        "_MESH": 33,
+        "_CATEGORIES": 6,
+        "_NEGLIGIBLE": 60.0,
+        "_TOLERANCE": 1e-07,
+        "_ROUNDING": 2.0 ** (-40),
+    },
+    "accounting/sampling.py": {
+        "LEAST_DELTA": 1e-300,
+        "_REACH": 40.0,
+        "_PIECES": 60.0,
+        "_MOST_PIECES": 2.0**15,
+        "_STEPS": (20.0, 2000.0),
+        "_POINTS": 2.0**17,
+        "_MOST_POINTS": 2.0**21,
+        "_LEAST_CONVOLVED_NOISE": 1 / 400,
+        "_MOST_COUNTED_NOISE": 0.3,
+        "_LEAST_CHANCE": 1e-100,
+        "_ULP": 2.0 ** (-52),
+        "_NEGLIGIBLE_EXPONENT": 60.0,
+        "_ROUNDED_DOWN": 1 - 1e-09,
+    },
+    "accounting/shuffling.py": {
+        "_LARGEST": 30.0,
+        "_DOTS": 200,
+        "_BINARY_DOTS": 400,
+        "_MISSED": 1e-25,
+        "_SMALLEST": 1e-05,
+        "_SAME": 2.0 ** (-42),
+        "_SAME_MASS": 2.0 ** (-46),
+        "_ROUNDING": 2.0 ** (-40),
+        "_TERMS": 1e-12,
+        "_TOLERANCE": 1e-06,
+    },
+    "auditing/blackbox.py": {
+        "_TRAINING": 0.2,
+        "_PROBE": 64,
+        "_PILOT": 20000,
+        "_LEVELS": 1000,
+        "_CAUTION": ((3.0, 1.5, 0.5), (4.0, 2.0, 0.5)),
+    },
+    "auditing/claims.py": {
+        "_PERIODS": 30,
+        "_ROUNDING": 1e-09,
+        "_SUMMED": 1e-06,
+    },
+    "auditing/company.py": {
+        "_FEWEST": 100,
+        "_HEAVY": 5.0,
+        "_UNREPORTED": -1000000000000.0,
+        "_STRETCHES": (8, 32, 128),
+    },
+    "auditing/error_claims.py": {
+        "_SPREAD": 12,
+        "_POINTS": 40001,
+        "_TILTS": 100,
+    },
+    "auditing/exact.py": {
+        "_DOUBLINGS": 48,
+        "_NEGLIGIBLE": 750.0,
+        ("_PANELS", "_NODES"): (64, 20),
+        ("_SEEN", "_UNSEEN"): (1e-06, 1e-13),
+        "_SHARES": (0.0, 0.5, 1.0),
+        "_MISSING": (1e-09, 1e-06),
+        "_ULPS": 4,
+        "_TOLERANCE": 1e-09,
+        "_SEARCHED": 256,
+        "_REPORTS": 16,
+        "_USUAL": 32.0,
+    },
+    "auditing/features.py": {
+        "_BINS": (16, 64, 256),
+        "_PLANE_BINS": 24,
+        "_FEW_COLUMNS": 32,
+        "_MOST_COLUMNS": 1024,
+        "_CLEAR": 4.0,
+        "_FARTHEST": 1e300,
+    },
+    "auditing/goodness.py": {
+        "_FEWEST": 100.0,
+        "_LISTED": 4096,
+        "_COVERED": 0.99,
+        "_RESOLUTIONS": (8, 32, 128),
+        "_ATOM": 20,
+        "_STEPS_NEARBY": 128,
+        "_STANDS_OUT": 8.0,
+        "_PARTS": 16,
+        "_PRECISION": 0.0001,
+        "_RESIDUES": (2, 16, 256),
+        "_UNREPORTED": -1000000000000.0,
+        "_SIDES": 4,
+        "_OUTERMOST": 1 / 128,
+        "_FAR_OUT": 8.0,
+    },
+    "auditing/inputs.py": {
+        "_PAIR": 2,
+        "_WRITTEN": 4096,
+        "_CATEGORIES": 24,
+    },
+    "auditing/intervals.py": {
+        "_ROUGH_SHARES": 40,
+        "_WEIGHTS": (0.5, 0.3, 0.15, 0.7, 0.85),
+    },
+    "auditing/membership.py": {
+        "_FALSE_ALARMS": 0.01,
+        "_SMALLEST_CHANCE": 1e-12,
+    },
+    "auditing/one_run.py": {
+        "_SHARES": (0.05, 0.2, 0.5, 1.0),
+        "_ROUNDING": 1e-09,
+        "_LARGEST": 64.0,
+    },
+    "auditing/pairs.py": {
+        "_MOST": 256,
+        "_DRAWN": 4,
+        "_PAIRS": 28,
+        "_ENUMERATED": 24,
+        "_OUTPUTS": 1 << 14,
+        "_REPORTS": 2048,
+        "_RISK": 1e-12,
+    },
+    "guarantees.py": {
+        "_ROUNDED": 2.0 ** (-50),
+        "_SERIES_BELOW": 0.005,
+    },
+    "aggregation/tables.py": {
+        "_LINES": 1 << 28,
+    },
+    "mechanisms/graded/laplace.py": {
+        "_ROUNDING": 2.0 ** (-42),
+        "_COMPARED": 32,
+    },
+    "mechanisms/tensor/_tensors.py": {
+        "_MERGED": 4096,
+    },
+    "mechanisms/tensor/gaussian/_farthest.py": {
+        "_STARTS": 24,
+        "_ROUNDS": 60,
+    },
+    "mechanisms/tensor/gaussian/_signs.py": {
+        "_SWEEPS": 500,
+        "_SEARCHED": 1 << 12,
+    },
+    "mechanisms/tensor/matrix/optimum.py": {
+        "_MEMORY": 8,
+        "_STEPS": 2000,
+        "_PHASE": 100,
+        "_LONGEST": 3.0,
+        "_FAINT": 0.0001,
+        "_VANISHED": 60.0,
+        ("_PRUNINGS", "_SLACK", "_CUT"): ((25, 75, 175, 375, 775), 0.001, 8.0),
+    },
+    "mechanisms/tensor/retain/calibration.py": {
+        ("_SCANNED", "_WIDEST"): (43, 64.0),
+        "_WORTHWHILE": 1e-06,
+    },
+    "mechanisms/tensor/retain/cells.py": {
+        "_DISTINCT": 256,
+    },
+    "mechanisms/vector/adaptive_duchi.py": {
+        "_ENUMERATED": 1024,
+    },
+    "mechanisms/vector/caps/exact.py": {
+        "RUN": 64,
+    },
+    "mechanisms/vector/duchi_box.py": {
+        "_CONVOLVED": 4096,
+        "_COMPARED": 256,
+    },
+    "mechanisms/vector/projections/codebook.py": {
+        "_CELLS": 1 << 16,
+    },
+    "mechanisms/vector/projections/hadamard.py": {
+        "_SORTED_ROWS": 8,
+    },
+    "mechanisms/vector/sampled.py": {
+        "_PARABOLA": 3,
+    },
+}
+
 # What the right-hand side of a limit may name.
 _KNOWN = {"timedelta": timedelta, "dt": __import__("datetime"), "np": np, "bytes": bytes, "int": int}
 
@@ -477,7 +945,9 @@ def _value(module: ast.Module, names: str | tuple[str, ...]) -> Any:
     raise AssertionError(f"There is no {text} any more: take it out of this table.")
 
 
-@pytest.mark.parametrize(("module", "limits"), [*SERVICES.items(), *LEARNING.items(), *MARGINS.items()])
+@pytest.mark.parametrize(
+    ("module", "limits"), [*SERVICES.items(), *LEARNING.items(), *MARGINS.items(), *COMPUTING.items()]
+)
 def test_limits_are_the_ones_that_are_promised(module: str, limits: dict[Any, Any]) -> None:
     assert {names: _value(_module(module), names) for names in limits} == limits
 
