@@ -90,6 +90,7 @@ WHOLE_CATALOGUE = tuple(
     for name in (
         "catalogue_specs",
         "catalogue_bounds",
+        "edges",
         "exact_moments",
         "many_values",
         "one_entry",
