@@ -512,7 +512,7 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "few people: quantiles and variance": lambda: _few_spread(12.0, 100),
     "few people: difference of groups": lambda: _few_compared(8.0, 200),
 }
-FEW = tuple(name for name in STUDIES if name.startswith(("few people", "ten people", "one person")))
+OF_FEW_PEOPLE = tuple(name for name in STUDIES if name.startswith(("few people", "ten people", "one person")))
 
 
 def _run_looked(study: Looked, runs: int, rng: np.random.Generator) -> list[dict[str, Any]]:

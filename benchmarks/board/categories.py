@@ -15,7 +15,7 @@ from noisette.prediction.planning import handy
 TASK = "frequencies"
 MEASURE = "root mean square error of a share, percent"
 USERS = 10_000  # of a short list, so that libraries that work a person at a time can take part
-FEW = 100  # categories up to which they do
+SHORT_LIST = 100  # categories up to which they do
 _COLUMNS = {
     "Adult sex": ("adult", "sex"),
     "Adult education": ("adult", "education"),
@@ -91,7 +91,7 @@ def _fits(cell: Cell, name: str) -> bool:
         return True
     if name == "subset-selection":
         return size <= 5000
-    return size <= (100_000 if name == "olh" else FEW)
+    return size <= (100_000 if name == "olh" else SHORT_LIST)
 
 
 def _ours(cell: Cell, name: str, better: str = "") -> Outcome:
@@ -143,7 +143,7 @@ def _peer(cell: Cell, library: str, name: str) -> Outcome:
 def _peer_fits(cell: Cell, name: str) -> bool:
     often = name in ("GRR", "OUE", "SS", "DE", "make_randomized_response")
     whole = cell.epsilon == 1.0 and cell.data in ("Adult sex", "Adult education", "ACS age")
-    return size_of(cell) <= FEW and (whole or (often and cell.epsilon in (1.0, 4.0)))
+    return size_of(cell) <= SHORT_LIST and (whole or (often and cell.epsilon in (1.0, 4.0)))
 
 
 for _library, _names in (

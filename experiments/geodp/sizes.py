@@ -35,7 +35,7 @@ PLANS = {
 OPEN = 1e4  # an epsilon that protects nothing: descent as good as without noise, and a moment as it is
 _COARSE = 4000  # features beyond which scores are taken in bfloat16, for speed
 _TIMED = 256  # images by which the time of features is told
-_FEW = 20  # images in the small setting
+_SMALL = 20  # images in the small setting
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def loaded(atoms: int, kept: int, full: bool, advance: Advance = lambda _: None)
     data = datasets.images("cifar10")
     few, less = (len(data.train), len(data.test)) if full else (60, 30)
     width = WIDEST[atoms] if full else kept
-    described = partial(priors.described, atoms=atoms, kept=width, leaves=priors.LEAVES if full else _FEW)
+    described = partial(priors.described, atoms=atoms, kept=width, leaves=priors.LEAVES if full else _SMALL)
     return Data(
         described(data.train[:few], keep="cifar10-train" if full else "", each=advance)[:, :kept].float(),
         torch.from_numpy(data.train_labels[:few].astype(np.int64)),
@@ -64,7 +64,7 @@ def loaded(atoms: int, kept: int, full: bool, advance: Advance = lambda _: None)
 
 def timed(atoms: int, kept: int, full: bool) -> float:
     """Return the processor time that features of one image take, in seconds."""
-    leaves, images = priors.LEAVES if full else _FEW, datasets.images("cifar10").test[: _TIMED if full else _FEW]
+    leaves, images = priors.LEAVES if full else _SMALL, datasets.images("cifar10").test[: _TIMED if full else _SMALL]
     priors.prior(atoms, kept, leaves)
     begun = time.process_time()
     priors.described(images, atoms, kept, leaves=leaves)

@@ -19,7 +19,7 @@ from noisette.regression import Training, coding_for
 from noisette.regression.channels import FIVE_LEVELS
 
 _FOLDS = 5
-_FEW = 48_000  # users whom the other trainings learn from: they take longer, and need fewer
+_LEARNERS = 48_000  # users whom the other trainings learn from: they take longer, and need fewer
 _EDGES = (*(round(low, 9) for low, _, _ in FIVE_LEVELS), 1.0)
 _PUBLISHED, _SAME, _PLAIN = "published", "same matrix", "no privacy"
 _HIERA, _UNCLIPPED = "HierA, mu 2", "HierA, mu 2, step 6 unclipped"
@@ -55,7 +55,7 @@ def _repetition(rows: Any, known: Any, budgets: tuple[float, ...], repeat: int, 
         errors = dict(_without_noise(rows, known, train, test))
         errors |= _as_published(table[train], table[test], budgets, repeat)
         if dear:
-            few = train[:_FEW]
+            few = train[:_LEARNERS]
             errors |= _at_one_matrix((rows[few], rows[test]), (table[few], table[test]), budgets, repeat)
         found.append([[*key, error] for key, error in errors.items()])
     return found
@@ -179,7 +179,7 @@ def report(found: list[Errors], budgets: tuple[float, ...], setting: dict[str, A
             "[-1, 1], one drawn at random for each user, last model, categories as 1 and -1",
             "same matrix": "every mechanism keeps the exact matrix that LHP has at budgets 5e..e; our steps, the "
             "residual clipped to [-1, 1], LHP read directly; "
-            f"from {_FEW:,} users only, where the published methods have them all",
+            f"from {_LEARNERS:,} users only, where the published methods have them all",
             "intervals": "95 %, over the folds",
         },
         charts=charts,

@@ -21,7 +21,7 @@ DELTA = 1e-5
 LEVELS = 256
 TLDP = ("TLDP-L", "TLDP-G")
 OURS = ("ours", "ours at TLDP-L's truth", "ours, element")
-_FEW = 20.0  # epsilon of an entry up to which PiecewiseOptimal has the least error
+_LEAST_UP_TO = 20.0  # epsilon of an entry up to which PiecewiseOptimal has the least error
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _element(claimed: float, dims: tuple[int, ...], times: int) -> Way:
     """Return what is best for an entry at the pure epsilon that TLDP-L really gives it."""
     size, pure = math.prod(dims), published(claimed, "laplace", (1,)).guarantee.epsilon
     mechanism: Any
-    if pure <= _FEW:
+    if pure <= _LEAST_UP_TO:
         mechanism = nz.PiecewiseOptimal(pure, domain=nz.Interval(0, LEVELS - 1))
         std = math.sqrt(float(mechanism.moments(np.linspace(0, LEVELS - 1, 33)).variance.mean()))
     else:
