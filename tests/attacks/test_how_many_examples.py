@@ -147,3 +147,32 @@ def test_the_state_of_lbfgs_keeps_no_loss():
     (state,) = private.optimizer.state_dict()["inner"]["state"].values()
     assert "prev_loss" in state
     assert float(state["prev_loss"]) != float(loss.detach())
+
+
+class Tied(nn.Module):
+    """A weight that two layers hold, whose two gradients nearly cancel."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.one, self.other = nn.Linear(4, 3, bias=False), nn.Linear(4, 3, bias=False)
+        self.other.weight = self.one.weight
+
+    def forward(self, x):
+        return self.one(x) - 0.9 * self.other(x)
+
+
+@pytest.mark.parametrize("most", [20, 1000])
+def test_an_example_more_does_not_change_how_tied_weights_are_measured(most, monkeypatch):
+    """Up to so many examples had the norm of their sum, and one more gave all of them the sum of two norms."""
+    monkeypatch.setattr("noisette.sgd.recording.layers._FORMED", 12 * most)
+    inputs = 30 * torch.ones(most + 1, 4) if most < 100 else 30 * torch.ones(60, 4)
+    private = run(Tied(), inputs, torch.zeros(len(inputs)), loss_reduction="sum")
+    private.optimizer.watcher = sums = Sums()
+    found = []
+    for size in (len(inputs) - 1, len(inputs)):
+        private.optimizer.zero_grad()
+        private.model(inputs[:size]).sum().backward()
+        private.optimizer.step()
+        found.append(sums.last)
+    assert float((found[1] - found[0]).norm()) <= 1.0

@@ -88,6 +88,7 @@ class PrivateOptimizer(Optimizer):
         self._summed: int | None = None  # the batch whose pieces the sums hold
         self._rule: tuple[Any, ...] = ()  # of clipping, as it was for the first of them
         recorder.notes.mean = loss_reduction == "mean"
+        recorder.planned = min(loader.physical_batch, self._most())
         self._trained = list(recorder.parameters())  # as it is now: what is unfrozen later is not private
         self._known = {id(parameter) for _, _, parameter in self._trained}
         if self._unknown(inner.param_groups):
@@ -342,13 +343,13 @@ class PrivateOptimizer(Optimizer):
             and self.loader.ranks.size == 1
         )
 
-    def _few(self) -> int:
-        """Return the most examples of a batch for which sums in single precision are asked for; 0 if for none.
+    def _most(self) -> int:
+        """Return how many examples a batch has at most: more come once in 10^9 steps."""
+        return min(self.loader.size, most(self.loader.expected_batch))
 
-        A batch of the loader has more once in 10^9 steps, or is the whole data.
-        """
-        expected = self.loader.expected_batch
-        few = min(self.loader.size, most(expected))
+    def _few(self) -> int:
+        """Return the most examples of a batch for which sums in single precision are asked for; 0 if for none."""
+        expected, few = self.loader.expected_batch, self._most()
         worth = any(map(sums_quickly, self.recorder.layers.values())) and type(self.clip).totals is Clip.totals
         return few if worth and self._divisible() and expected <= self.loader.physical_batch else 0
 

@@ -37,6 +37,7 @@ class NotApart(TypeError):
         self.layer = layer
 
 
+_PLANNED = 64  # examples that memory is planned for where nobody says how many come
 Keep = Callable[[Any, tuple[Tensor, ...]], None]  # takes what was saved, and gradients
 
 
@@ -401,6 +402,7 @@ class Recorder:
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
         self.room = _room.Room()  # for gradients that are formed in a backward pass
+        self.planned = _PLANNED  # examples of a call that memory is planned for, a public number
         self.layers: dict[str, nn.Module] = {}
         self._owned: dict[str, dict[str, nn.Parameter]] = {}
         for name, layer, apart in trained_layers(model, {*whole, *needs_whole(model)}):
@@ -510,8 +512,8 @@ class Recorder:
         return made
 
     def _numbers(self, group: str) -> int:
-        """Return how many numbers the parameters of a part have."""
-        return sum(parameter.numel() for own, _, parameter in self.parameters() if own == group)
+        """Return how many numbers the gradients of a part have, for as many examples as are planned for."""
+        return self.planned * sum(parameter.numel() for own, _, parameter in self.parameters() if own == group)
 
     def _nothing(self) -> dict[str, Part]:
         """Return the gradients of no example."""
@@ -530,7 +532,7 @@ class Recorder:
             return found[0]
         own = self._owned[name]
         names = {key: key for key in own}
-        return layers.Tied([(one, names) for one in found], sum(value.numel() for value in own.values()))
+        return layers.Tied([(one, names) for one in found], self.planned * sum(value.numel() for value in own.values()))
 
     def rows(self) -> dict[str, set[int]]:
         """Return how many rows each layer saw, in each of its uses."""

@@ -105,11 +105,13 @@ class Formed(Part):
 class Tied(Part):
     """Shares of several layers in parameters that they hold together: sums, by the names that each one's lead to.
 
-    What is formed has the norm of the sum. What would be too long has at most the sum of the norms.
+    What is formed has the norm of the sum. What would be too long has at most the sum of the norms. Which of the two is
+    decided by ``numbers``, of as many examples as are planned for, and not by how many there are: one example more
+    would change the norms of all others.
     """
 
     def __init__(self, members: Sequence[tuple[Part, dict[str, str]]], numbers: int) -> None:
-        self._members, self._numbers = members, numbers  # the latter for one example
+        self._members, self._numbers = members, numbers
         self._formed: Formed | None = None
 
     def _sums(self, gradients: Sequence[Gradients]) -> Gradients:
@@ -122,7 +124,7 @@ class Tied(Part):
 
     def squares(self) -> Tensor:
         separate = [part.squares() for part, _ in self._members]
-        if len(separate[0]) * self._numbers <= _FORMED:
+        if self._numbers <= _FORMED:
             self._formed = Formed(self.each())
             return self._formed.squares()
         return torch.stack(separate).sqrt().sum(0).square() * (1 + 2.0**-40)
