@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from noisette.sgd import Recorder, check_model, with_open_recurrence, without_batch_norm
+from noisette.sgd import Recorder, check_model, make_private, with_open_recurrence, without_batch_norm
 
 
 class Twice(nn.Module):
@@ -377,3 +377,23 @@ def test_a_layer_that_sees_one_row_for_all_examples_has_a_gradient_for_each(exam
         for own, gradients in part.each().items():
             torch.testing.assert_close(gradients, torch.stack([one[f"{layer}.{own}"] for one in expected]))
     recorder.remove()
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_attention_answers_as_it_lies_in_memory_so_that_dropout_behind_it_draws_the_same(weights):
+    """A transformer's layer with dropout was refused: its coins fell in another order."""
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(8, 2, 8, dropout=0.5, batch_first=True).double()
+    attention, inputs = layer.self_attn, torch.randn(3, 5, 8).double()
+    torch.manual_seed(3)
+    plain = layer(inputs)
+    strides = attention(inputs, inputs, inputs, need_weights=weights)[0].stride()
+    recorder = Recorder(layer)
+    torch.manual_seed(3)
+    torch.testing.assert_close(layer(inputs).as_subclass(torch.Tensor), plain)
+    assert attention(inputs, inputs, inputs, need_weights=weights)[0].stride() == strides
+    recorder.remove()
+    check = torch.utils.data.TensorDataset(torch.randn(20, 5, 8), torch.zeros(20))
+    loader = torch.utils.data.DataLoader(check, batch_size=4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    make_private(layer.float(), optimizer, loader, target=(3.0, 1e-5), epochs=1)

@@ -153,16 +153,17 @@ def make_private(
         )
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
     check_model(model)
-    whole, shared, example = check_gradients(model, private_loader)
+    whole, shared, example, looks = check_gradients(model, private_loader)
     recorder = Recorder(model, whole)
     recorder.shared = shared
-    recorder.whole_numbers = example
+    recorder.whole_numbers, recorder.looks = example, looks
+    recorder.guard(model)
 
     def look(given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        recorder.verified = check_call(model, given, named, private_loader.given, whole, shared)
+        recorder.verified = check_call(model, given, named, private_loader.given, whole, shared, looks)
 
     def look_again(given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        check_batch(model, given, named, recorder.given or 0, wide=recorder.notes.batches > 1)
+        check_batch(model, given, named, recorder.given or 0, whole, looks, wide=recorder.notes.batches > 1)
 
     try:
         recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # type: ignore[no-untyped-call]  # slow to trace

@@ -13,16 +13,18 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from noisette.sgd.recording import _pools, _products, _room, layers
+from noisette.sgd.recording.alone import Beside, Filled, Guarded, Nothing, Own, Uneven
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
@@ -37,6 +39,12 @@ class NotApart(TypeError):
         self.layer = layer
 
 
+_RECORDED = ("_uses", "_early", "_counted", "calls", "_formed", "_counts")
+_SEVERAL = (
+    "Gradients of several batches are recorded, one behind the other, and would count as one example's. Do one "
+    "backward pass a step, and call optimizer.zero_grad() where a backward pass was for something else. Large batches "
+    "arrive in pieces of physical_batch: step on each."
+)
 _PLANNED = 64  # examples that memory is planned for where nobody says how many come
 Keep = Callable[[Any, tuple[Tensor, ...]], None]  # takes what was saved, and gradients
 
@@ -91,7 +99,7 @@ class _Tapped:
     """
 
     def __init__(self, recorder: Recorder, name: str, layer: nn.Module, *, whole: bool) -> None:
-        self._recorder, self._name, self._layer, self._whole = recorder, name, layer, whole
+        self._recorder, self._name, self._layer, self.whole = recorder, name, layer, whole
         self._inside = False
         self.owned, self._holders = _owned(layer, whole=whole)
 
@@ -103,9 +111,9 @@ class _Tapped:
         self._inside = True
         try:
             again = not (named and layers.runs_again(layer)) or _takes_first(layer, *named)
-            if isinstance(only, Tensor) and only.ndim and not self._whole and again:
+            if isinstance(only, Tensor) and only.ndim and not self.whole and again:
                 return self._together(only, named)
-            if not self._whole and any(value.requires_grad for value in _below(layer)):
+            if not self.whole and any(value.requires_grad for value in _below(layer)):
                 raise NotApart(
                     self._name,
                     f"Layer {self._name!r}, {type(layer).__name__}, has layers and parameters of its own, "
@@ -120,8 +128,8 @@ class _Tapped:
     def _together(self, entered: Tensor, named: dict[str, Any]) -> Tensor:
         """Compute all examples at once, and keep what entered."""
         layer, recorder, name = self._layer, self._recorder, self._name
-        if entered.shape[0] == 1 and recorder.size not in (None, 1):
-            entered = entered.expand(recorder.size, *entered.shape[1:])  # one row for all, as in a table of positions
+        if recorder.size is not None and entered.shape[0] != recorder.size:
+            entered = recorder.admit(name, entered, recorder.size)
         if type(layer) is nn.Linear:
             weight, bias = layer._parameters["weight"], layer._parameters["bias"]
             if weight is not None and _products.takes(entered, weight, bias):
@@ -162,6 +170,7 @@ class _Tapped:
     def _apart(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Compute each example by itself, with weights of its own, whose gradients are then the example's."""
         layer, recorder, name = self._layer, self._recorder, self._name
+        asked = given, named
         given, named, loose = _masks(layer, given, named, recorder.size)
         leaves, form = tree_flatten((given, named))
         tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -169,7 +178,10 @@ class _Tapped:
         if size is None:
             size = next((len(leaves[place]) for place in tensors if leaves[place].ndim), 1)
         shared = recorder.shared.setdefault(name, set())
-        shared.update(place for place in tensors if not leaves[place].ndim or len(leaves[place]) != size)
+        new = {place for place in tensors if not leaves[place].ndim or len(leaves[place]) != size} - shared
+        if new and recorder.guarded and recorder.looks.known and not recorder.takes_divided():
+            return type(layer).forward(layer, *asked[0], **asked[1])
+        shared |= new
         rows = [place for place in tensors if place not in shared]
         number = recorder.begin(name)
         weights: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
@@ -201,7 +213,7 @@ class _Tapped:
                 "layers such as nn.Linear, or leave it out of training by requires_grad_(False).",
             ) from error
         shape, made = others
-        answer = iter(answers)
+        answer = iter(_laid(layer, answers))
         return tree_unflatten([next(answer) if isinstance(value, Tensor) else value for value in made], shape)
 
     def _swapped(self, values: dict[str, Tensor]) -> ExitStack:
@@ -272,6 +284,13 @@ def _masks(
     return (), {**named, "attn_mask": mask.reshape(size, layer.num_heads, *mask.shape[1:])}, mask.ndim
 
 
+def _laid(layer: nn.Module, answers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return what attention answers as it lies in memory without a recorder: dropout behind it draws in that order."""
+    if not isinstance(layer, nn.MultiheadAttention) or not layer.batch_first or answers[0].ndim != 3:
+        return answers
+    return answers[0].transpose(0, 1).contiguous().transpose(0, 1), *answers[1:]
+
+
 def _plain_forward(layer: nn.Module) -> MethodType:
     return MethodType(type(layer).forward, layer)
 
@@ -307,6 +326,9 @@ class _Inlet:
         if recorder.notes.called(recorder.given):
             recorder.room.clear()  # a look has its own use for memory
             recorder.look(given, named)
+            recorder.following(*tree_flatten((given, named)), recorder.given)
+        if not recorder.verified:
+            recorder.verify(given, named)
         if recorder.given != 0:
             if not recorder.called:
                 recorder.called, recorder.whole_numbers = True, whole_numbers((given, named))
@@ -347,11 +369,9 @@ class _Outlet:
         recorder = self._recorder
         if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
             return None
-        if not recorder.verified:
-            recorder.verify(given, named)
         if recorder.given == 0:
             output = tree_map(lambda leaf: leaf[:0] if isinstance(leaf, Tensor) and leaf.ndim else leaf, output)
-        return traced(output, recorder.notes)
+        return traced(recorder.anchored(output), recorder.notes)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Outlet:
         return _Outlet()
@@ -362,6 +382,27 @@ class _Outlet:
 
 def _nothing_to_see(given: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Look at a call where nobody asked for it."""
+
+
+@dataclass
+class Looks:
+    """What the verification of a model has seen of its calls, with data of nobody's where numbers have a fraction."""
+
+    single: set[str] = field(default_factory=set)  # layers that were called with one row for all examples
+    other: set[str] = field(default_factory=set)  # with other rows than the examples', of which nothing is trained
+    known: bool = False  # whether a call was seen
+    reads: bool = False  # whether it reads values, so that the next may go another way; else all data go this one
+
+    def join(self, other: Looks) -> None:
+        """Add what another call showed."""
+        self.single |= other.single
+        self.other |= other.other
+        self.known, self.reads = self.known or other.known, self.reads or other.reads
+
+    @property
+    def divides(self) -> bool:
+        """Whether layers may be left out by what the examples are."""
+        return self.reads or not self.known
 
 
 class Recorder:
@@ -384,7 +425,7 @@ class Recorder:
         self._uses: dict[str, list[Use]] = {}
         self._early: dict[str, Part] = {}  # uses whose gradients are formed already
         self._counted: dict[str, set[int]] = {}  # and their examples
-        self._calls: dict[str, int] = {}  # of a layer's forward pass
+        self.calls: dict[str, int] = {}  # of a layer's forward pass
         self._formed: dict[str, Gradients] = {}
         self._counts: dict[str, set[int]] = {}
         self._passes: set[int] = set()
@@ -396,6 +437,13 @@ class Recorder:
         self.called = False  # with examples, in training
         self.latest: str | None = None  # the layer that was called last
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
+        self.guarded: Guarded | None = None  # the model's forward pass, once `guard` was called
+        self.watching = False  # whether it waits for a layer that sees some of the examples
+        self.copying = False  # whether the model is called with copies of one example
+        self.spoilt = False  # whether a layer saw some of those copies
+        self.looks: Looks = Looks()  # what was seen when the model was verified
+        self._owns: list[Own] | None = None  # of a batch whose examples were computed among copies of themselves
+        self._places: dict[TreeSpec, set[int]] = {}  # arguments that had a row for each example in all calls
         self.verified = True  # whether there is no more to look at
         self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
         self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
@@ -415,12 +463,104 @@ class Recorder:
         self._inlet = model.register_forward_pre_hook(_Inlet(self), with_kwargs=True)
         self._outlet = model.register_forward_hook(_Outlet(self), with_kwargs=True)
 
+    def guard(self, model: nn.Module) -> None:
+        """Compute examples alone from now on where a layer sees some of them: `alone` says how, and why."""
+        tapped = self.layers.get("")
+        if tapped is None or not tapped.__dict__["forward"].whole:
+            self.guarded = model.forward = Guarded(self, model)
+
+    def admit(self, name: str, entered: Tensor, size: int) -> Tensor:
+        """Return what enters a layer, whose rows are not those of the examples; one row for all may be repeated."""
+        single = entered.shape[0] == 1
+        if self.guarded is None:
+            (self.looks.single if single else self.looks.other).add(name)
+        elif self.looks.known and not (single and name in self.looks.single) and name not in self.looks.other:
+            self.takes_divided()
+            return entered
+        return entered.expand(size, *entered.shape[1:]) if single else entered  # as in a table of positions
+
+    def takes_divided(self) -> bool:
+        """Stop a call in which a layer sees some of the examples; where all are copies of one, that one adds nothing.
+
+        Tell whether gradients are recorded all the same.
+        """
+        if self.watching:
+            raise Uneven
+        self.spoilt = True
+        return not self.copying
+
+    def following(self, leaves: list[Any], form: TreeSpec, size: int | None) -> set[int]:
+        """Return which arguments have a row for each example: those that had as many in all calls of this form."""
+        found = {place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.ndim}
+        found = {place for place in found if len(leaves[place]) == size}
+        self._places[form] = self._places.get(form, found) & found
+        return self._places[form]
+
+    @contextmanager
+    def aside(self, size: int) -> Iterator[None]:
+        """Record beside what is recorded, while the model is called with copies of one example."""
+        before = {name: getattr(self, name) for name in _RECORDED}
+        sizes = self.size, self.copying, self.spoilt
+        for name in _RECORDED:
+            setattr(self, name, {})
+        self._uses = {name: [] for name in self.layers}
+        self.size, self.copying, self.spoilt = size, True, False
+        try:
+            yield
+        finally:
+            self.size, self.copying, self.spoilt = sizes
+            for name, value in before.items():
+                setattr(self, name, value)
+
+    def divided(self, size: int) -> list[Own]:
+        """Return where the examples of a batch are recorded that are computed among copies of themselves."""
+        if self._owns is None:
+            self._owns = [Own() for _ in range(size)]
+        if len(self._owns) != size:
+            raise RuntimeError(_SEVERAL)
+        return self._owns
+
+    def keep(self, own: Own, place: int, size: int) -> None:
+        """Keep the row of one example, of what was recorded `aside`."""
+        if self.spoilt or set().union(*self.rows().values()) - {size}:
+            own.void = True
+            return
+        for name, uses in self._uses.items():
+            rows = [
+                (entered[place : place + 1].clone(), gradient[place : place + 1].clone()) for entered, gradient in uses
+            ]
+            own.uses.setdefault(name, []).extend(rows)
+        for name, gradients in self._formed.items():
+            own.add(name, {to: gradient[place : place + 1].clone() for to, gradient in gradients.items()})
+
+    def anchored(self, output: Any) -> Any:
+        """Return an output that has a gradient, though no example may have reached a layer that is trained."""
+        if self.guarded is None or (isinstance(output, Tensor) and output.requires_grad):
+            return output
+        leaves, form = tree_flatten(output)
+        if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):
+            return output
+        number = self.turn()
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor) and leaf.is_floating_point():
+                made = _Tap.apply(lambda *_: self.passed(number), self.anchor, None, leaf)  # type: ignore[no-untyped-call]
+                leaves[place] = made[0]
+        return tree_unflatten(leaves, form)
+
+    def passed(self, number: int) -> None:
+        """Note a backward pass through the forward pass of that number."""
+        self._passes.add(number)
+
     def begin(self, name: str) -> int:
-        """Count a layer's forward pass, and return its number: another one once a backward pass is recorded.
+        """Count a layer's forward pass, and return its number."""
+        self.calls[name], self.latest = self.calls.get(name, 0) + 1, name
+        return self.turn()
+
+    def turn(self) -> int:
+        """Return the number of a forward pass: another one once a backward pass is recorded.
 
         What runs again inside of a backward pass, to save memory, belongs to the pass before it.
         """
-        self._calls[name], self.latest = self._calls.get(name, 0) + 1, name
         if self._passes and torch._C._current_graph_task_id() == -1:
             self._number = max(self._passes) + 1
         return self._number
@@ -433,7 +573,7 @@ class Recorder:
         """
         self._passes.add(number)
         early = None
-        if self._calls.get(name) == 1 and name not in self._early:
+        if self.calls.get(name) == 1 and name not in self._early and not self.copying and self._owns is None:
             with torch.no_grad(), _room.lent(self.room):
                 early = layers.formed_early(self.layers[name], (entered, gradient))
         if early is None:
@@ -467,12 +607,15 @@ class Recorder:
 
         Layers that hold a parameter together have one share. With ``every=False`` a layer that saw none has no share.
         """
-        used = {name for name, uses in self._uses.items() if uses or name in self._formed or name in self._early}
-        if not used:
+        used = self._used()
+        if self._owns is not None:
+            used |= {name for own in self._owns for name in (*own.formed, *(n for n, uses in own.uses.items() if uses))}
+        lenient = self.guarded is not None and (self.looks.divides or self._owns is not None)
+        if not used and not (lenient and self._passes):
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
         seen = {id(parameter) for name in used for parameter in self._owned[name].values()}
         unseen = [name for name, own in self._owned.items() if any(id(value) not in seen for value in own.values())]
-        if unseen and every:
+        if unseen and every and not lenient:
             raise RuntimeError(
                 f"Layer {unseen[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
                 "leave it out of training by requires_grad_(False) before the run is made private."
@@ -480,12 +623,8 @@ class Recorder:
         if self.given == 0 and every:
             return self._nothing()
         if len(self._passes) > 1:
-            raise RuntimeError(
-                "Gradients of several batches are recorded, one behind the other, and would count as one example's. Do "
-                "one backward pass a step, and call optimizer.zero_grad() where a backward pass was for something "
-                "else. Large batches arrive in pieces of physical_batch: step on each."
-            )
-        counts = set().union(*self.rows().values())
+            raise RuntimeError(_SEVERAL)
+        counts = set().union(*self.rows().values(), set() if self._owns is None else {len(self._owns)})
         if len(counts) > 1:
             raise RuntimeError(
                 f"Layers saw batches of {sorted(counts)} examples. The first axis of every layer's input must be that "
@@ -495,9 +634,58 @@ class Recorder:
         self.plain = True  # layers that are formed by torch.func run once more, as they were
         try:
             with torch.no_grad():
-                single = {name: self._part(name) for name in self.layers if name in used}
+                made = self._joined(used) if self._owns is None else self._beside(self._owns)
         finally:
             self.plain = False
+        return self._filled(made, self.examples) if lenient else made
+
+    def _used(self) -> set[str]:
+        """Return the layers of which something is recorded."""
+        return {name for name, uses in self._uses.items() if uses or name in self._formed or name in self._early}
+
+    def _beside(self, owns: list[Own]) -> dict[str, Part]:
+        """Return the share of each layer where examples were computed among copies of themselves, one by one.
+
+        What was recorded of other calls of the model, with all examples, is divided among them.
+        """
+        uses, formed = self._uses, self._formed
+        for name, part in self._early.items():
+            formed = {**formed, name: part.each()}
+        rows: list[dict[str, Part]] = []
+        with self.aside(1):
+            for place, own in enumerate(owns):
+                self._uses = {
+                    name: [(e[place : place + 1], g[place : place + 1]) for e, g in uses[name]] for name in uses
+                }
+                self._formed = {name: {k: v[place : place + 1] for k, v in of.items()} for name, of in formed.items()}
+                for name, more in own.uses.items():
+                    self._uses[name] += more
+                for name, gradients in own.formed.items():
+                    both = Own()
+                    both.add(name, self._formed.get(name, {}))
+                    both.add(name, gradients)
+                    self._formed[name] = both.formed[name]
+                rows.append(self._filled({} if own.void else self._joined(self._used()), 1))
+        return {group: Beside([row[group] for row in rows]) for group in rows[0]}
+
+    def _filled(self, made: dict[str, Part], examples: int) -> dict[str, Part]:
+        """Return the shares of all layers, of zeros where examples took other ways."""
+        shapes: dict[str, dict[str, nn.Parameter]] = {}
+        for group, own, parameter in self.parameters():
+            shapes.setdefault(group, {})[own] = parameter
+        found: dict[str, Part] = {}
+        for group, own_ones in shapes.items():
+            like = layers.wide(next(iter(own_ones.values())).detach())
+            nothing = Nothing(examples, {name: value.shape for name, value in own_ones.items()}, like)
+            if group not in made:
+                found[group] = nothing
+            else:
+                found[group] = Filled(made[group], nothing) if len(self._groups[group]) > 1 else made[group]
+        return found
+
+    def _joined(self, used: set[str]) -> dict[str, Part]:
+        """Return the share of each layer in what is recorded."""
+        single = {name: self._part(name) for name in self.layers if name in used}
         made: dict[str, Part] = {}
         for group, members in self._groups.items():
             found = {
@@ -550,13 +738,19 @@ class Recorder:
     @property
     def examples(self) -> int:
         """How many examples the recorded batch has."""
-        return 0 if self.given == 0 else max((size for sizes in self.rows().values() for size in sizes), default=0)
+        if self.given == 0:
+            return 0
+        sizes = [size for sizes in self.rows().values() for size in sizes]
+        sizes += [] if self._owns is None else [len(self._owns)]
+        nothing = self.size or 0 if self.guarded is not None and self._passes else 0  # examples that reach no layer
+        return max(sizes, default=nothing)
 
     def clear(self) -> None:
         """Forget what was recorded."""
         self.notes.clear()
         self._passes.clear()
-        for kept in (self._formed, self._counts, self._early, self._counted, self._calls):
+        self._owns = None
+        for kept in (self._formed, self._counts, self._early, self._counted, self.calls):
             kept.clear()
         for uses in self._uses.values():
             uses.clear()
@@ -566,6 +760,8 @@ class Recorder:
         self.clear()
         self.room.clear()
         self.notes.finish()  # a tape that is open holds outputs, and they hold this: no one else would let go of it
+        if self.guarded is not None:
+            self.guarded.remove()
         self._inlet.remove()
         self._outlet.remove()
         for layer in (*self.layers.values(), *self._pools):

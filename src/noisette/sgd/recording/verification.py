@@ -22,7 +22,7 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
@@ -31,8 +31,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from noisette.sgd.recording.gradients import NotApart, Recorder, whole_numbers
+from noisette.sgd.recording.gradients import Looks, NotApart, Recorder, whole_numbers
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.recording.models import calling_parent
 from noisette.sgd.recording.tape import differ
@@ -59,16 +61,21 @@ class NotSeparate(ValueError):
         self.layer = layer
 
 
-def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, list[Tensor]]:
+class Divided(NotSeparate):
+    """A layer saw rows for some of the examples, or for more."""
+
+
+def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, list[Tensor], Looks]:
     """Refuse a model whose recorded gradients are not those of single examples; the model stays as it is.
 
     Return the modules whose examples are to be computed apart, found by trying: where a layer fails, the nearest module
     above it is taken whole, up to the model itself. A model that takes something else than the first entries of a
     batch, or the whole batch, is looked at when it is called in training: `check_call`. Return the whole numbers of an
-    example, too, which stand in for a batch without one.
+    example, too, which stand in for a batch without one; and what was seen of the calls.
     """
     whole: set[str] = set()
     shared: Shared = {}
+    looks = Looks()
     with _own_randomness():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
@@ -78,7 +85,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
             other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
-            return whole, shared, whole_numbers(batches[1])
+            return whole, shared, whole_numbers(batches[1]), looks
         _give_back()
         first: NotApart | NotSeparate | None = None
         while True:
@@ -91,11 +98,12 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
                     f"torch.nn.utils.parametrizations.weight_norm. ({error})"
                 ) from error
             shared.clear()
+            looks = Looks()
             try:
-                _check_copy(model, twin, called, batches, other, alike, whole, shared)
+                _check_copy(model, twin, called, batches, other, alike, whole, shared, looks)
                 del twin
                 _give_back()
-                return whole, shared, whole_numbers(batches[1])
+                return whole, shared, whole_numbers(batches[1]), looks
             except (NotApart, NotSeparate) as error:
                 first = first or error
                 wider: str | None = error.layer
@@ -107,11 +115,19 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
 
 
 def check_call(
-    model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int, whole: set[str], shared: Shared
+    model: nn.Module,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    examples: int,
+    whole: set[str],
+    shared: Shared,
+    looks: Looks,
 ) -> bool:
     """Refuse a model whose recorded gradients, called as it is in training, are not those of single examples.
 
-    Tell whether it could be looked at: there was an example, along the first axis of an argument.
+    Tell whether it could be looked at: there was an example, along the first axis of an argument. A model that divides
+    these examples among its layers is not refused, since others may not be divided: gradients are then compared with
+    all of it taken whole, and `alone` does the rest.
     """
     batch = [list(given), named]
     if not examples or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
@@ -127,22 +143,40 @@ def check_call(
         exchanged = [*every[:-1], _EXAMPLES]
         other, alike = chosen(exchanged, exchanged), chosen([0] * _EXAMPLES, [0] * _EXAMPLES)
         try:
-            twin = copy.deepcopy(model)
+            twin = _twin(model)
         except RuntimeError:
             return True  # it keeps something of this call; what make_private looked at was as it should be
-        _check_copy(model, twin, lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike, whole, shared)
-        del twin, batches, other, alike
+        found, seen = copy.deepcopy(shared), Looks()
+        rest = lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike
+        try:
+            _check_copy(model, twin, *rest, whole, found, seen)
+            shared.update(found)
+        except Divided:
+            _check_copy(model, _twin(model), *rest, {""}, {}, Looks())
+            seen.known = seen.reads = True
+        looks.join(seen)
+        del twin, batches, other, alike, rest
     _give_back()
     return True
 
 
-def check_batch(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int, *, wide: bool) -> None:
+def check_batch(
+    model: nn.Module,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    examples: int,
+    whole: Collection[str],
+    looks: Looks,
+    *,
+    wide: bool,
+) -> None:
     """Refuse a model whose calls with as many examples as in training let them see each other, or keep them.
 
     Half of the examples are exchanged, and no layer may see or return anything else for the other half: in the same
     shapes the same numbers come out, to the bit. Numbers with a fraction are drawn, as in `check_call`; with ``wide``
     from -4 to 4, and from 0 to 8 for those that are exchanged. A model that mixes large batches, or begins to mix
-    later, is found by this where it is called from time to time.
+    later, is found by this where it is called from time to time. What lies inside of a module that is taken ``whole``
+    sees the examples one by one.
     """
     batch = [list(given), named]
     if examples < 2 or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
@@ -150,7 +184,8 @@ def check_batch(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any],
     with _own_randomness(), torch.no_grad():
         try:
             first, second = (
-                _seen(model, examples, *_exchanged(batch, examples, wide=wide, other=other)) for other in (False, True)
+                _seen(model, examples, whole, looks, *_exchanged(batch, examples, wide=wide, other=other))
+                for other in (False, True)
             )
         except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
             return  # the call itself tells what is wrong, if anything is
@@ -212,7 +247,9 @@ def _ways(numbers: int, kind: torch.dtype) -> Tensor:
     return torch.sin(torch.arange(2 * numbers)).to(kind).reshape(-1, 2)
 
 
-def _seen(model: nn.Module, examples: int, given: list[Any], named: dict[str, Any]) -> _Seen:
+def _seen(
+    model: nn.Module, examples: int, whole: Collection[str], looks: Looks, given: list[Any], named: dict[str, Any]
+) -> _Seen:
     """Call a copy of a model in training, and return what it saw, with what it holds that the model does not."""
     made: dict[tuple[Any, ...], list[Tensor]] = {}
     calls: Counter[nn.Module] = Counter()
@@ -234,12 +271,16 @@ def _seen(model: nn.Module, examples: int, given: list[Any], named: dict[str, An
     names = {layer: name for name, layer in twin.named_modules()}
     twin.train()
     twin.requires_grad_(False)  # nothing is kept for a backward pass
-    handles = [layer.register_forward_hook(keep, with_kwargs=True) for layer in twin.modules()]
+    handles = [
+        layer.register_forward_hook(keep, with_kwargs=True)
+        for name, layer in twin.named_modules()
+        if not any(name != top and (not top or name.startswith(f"{top}.")) for top in whole)
+    ]
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002  # a model may draw from it
     try:
-        with torch.enable_grad(), warnings.catch_warnings():
+        with torch.enable_grad(), warnings.catch_warnings(), _followed(looks):
             warnings.simplefilter("ignore")
             twin(*given, **named)
     finally:  # what holds itself would keep the copy's memory until Python collects garbage, some looks later
@@ -261,17 +302,30 @@ def _check_copy(
     alike: Any,
     whole: set[str],
     shared: Shared,
+    looks: Looks,
 ) -> None:
     """Check a copy of the model, in double precision where it can compute in that."""
     _check_kept(twin, called, batches[0], alike)
     exact = True
     try:
-        _compare(twin.double(), called, batches, other, torch.float64, whole, shared)
+        with torch.autocast("cpu", enabled=False):  # its rounding would be taken for differences
+            _compare(twin.double(), called, batches, other, torch.float64, whole, shared, looks)
     except (RuntimeError, NotImplementedError):
         exact = False  # a model may insist on the precision that it has
     if not exact:
         own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-        _compare(copy.deepcopy(model), called, batches, other, own, whole, shared)
+        _compare(_twin(model), called, batches, other, own, whole, shared, looks)
+    _follow_values(_twin(model), called, batches[0], looks)
+
+
+def _twin(model: nn.Module) -> nn.Module:
+    """Return a plain copy of a model, which does not hold itself: its memory is free when nobody holds it."""
+    twin = copy.deepcopy(model)
+    for layer in twin.modules():
+        own = layer.__dict__.get("forward")
+        if getattr(own, "__self__", None) is layer and getattr(own, "__func__", None) is type(layer).forward:
+            del layer.__dict__["forward"]
+    return twin
 
 
 def _runs(model: nn.Module, called: Call, batch: Any) -> bool:
@@ -321,6 +375,7 @@ def _compare(
     precision: torch.dtype,
     whole: set[str],
     shared: Shared,
+    looks: Looks,
 ) -> None:
     """Compare recorded gradients with plain ones, and those of single examples with those of batches of one."""
     near = 1e-6 if precision == torch.float64 else 1e-2
@@ -330,7 +385,7 @@ def _compare(
     state = torch.get_rng_state()
     sizes = _plain(model, called, batches[0], state, lambda _, gradient: _largest(gradient))
     _recorded(model, called, batches[1], state, whole, shared, 1)  # tells which arguments do not follow the examples
-    recorded = _recorded(model, called, batches[0], state, whole, shared)
+    recorded = _recorded(model, called, batches[0], state, whole, shared, looks=looks)
     # a gradient that is zero but for rounding, as that of a bias before a softmax, is small beside the others
     small = near**2 * max(sizes.values())
 
@@ -408,6 +463,64 @@ def _check_kept(model: nn.Module, called: Call, *batches: Any) -> None:
             raise ValueError(_KEPT.format(kind=kind, name=name))
 
 
+class _ValuesFollowed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes whether something is computed whose shape or value in Python depends on values, or whose code is unknown.
+
+    Where nothing is, a call does the same operations on all data of these shapes: the first one that differs would
+    follow a value that was read, and up to there nothing differed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.read = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace not in ("aten", "prim", "prims") or _reads_values(func, args):
+            self.read = True
+        return func(*args, **(kwargs or {}))
+
+
+def _reads_values(func: Any, args: Any) -> bool:
+    """Tell whether the shape or the value in Python of what a function returns depends on values."""
+    if func.overloadpacket is torch.ops.aten.index:
+        places = [place for place in args[1] if place is not None]
+        return any(place.dtype in (torch.bool, torch.uint8) for place in places)
+    return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+
+
+class _MemoryFollowed(TorchFunctionMode):
+    """Notes whether values leave torch, as arrays or lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _LEAVING:
+            self.read = True
+        return func(*args, **(kwargs or {}))
+
+
+_LEAVING = {"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage", "__reduce_ex__"}
+
+
+@contextmanager
+def _followed(looks: Looks) -> Iterator[None]:
+    """Note whether what is called meanwhile reads values."""
+    with _ValuesFollowed() as values, _MemoryFollowed() as memory:
+        yield
+    looks.known, looks.reads = True, looks.reads or values.read or memory.read
+
+
+def _follow_values(twin: nn.Module, called: Call, batch: Any, looks: Looks) -> None:
+    """Call a copy of the model, and note whether it reads values."""
+    own = next((parameter.dtype for parameter in twin.parameters() if parameter.is_floating_point()), torch.float32)
+    given, named = called(_converted(batch, own))
+    twin.train()
+    with _followed(looks), torch.enable_grad():
+        twin(*given, **named)
+
+
 def _same(one: Tensor | None, other: Tensor | None) -> bool:
     """Tell whether two tensors hold the same, what is not a number included."""
     if one is None or other is None:
@@ -473,6 +586,7 @@ def _recorded(
     whole: set[str],
     shared: Shared,
     examples: int = _EXAMPLES,
+    looks: Looks | None = None,
 ) -> _Gradients:
     """Return the recorded gradients of single examples, by the parameters' names."""
     torch.set_rng_state(state)
@@ -496,11 +610,13 @@ def _recorded(
         rows = recorder.rows()
         wrong = next((name for name, counts in rows.items() if counts - {examples}), None)
         if wrong is not None:
-            raise NotSeparate(
+            raise Divided(
                 wrong,
                 f"Layer {wrong!r} saw {sorted(rows[wrong])} rows for {examples} example{'s' * (examples > 1)}: "
                 f"{_MIXED} Positions of one example belong on the axes behind: (examples, positions, features).",
             )
+        if looks is not None:
+            looks.join(recorder.looks)
         parts = recorder.parts(every=False) if any(rows.values()) else {}
         places, parameters = {}, {}
         for layer, own, parameter in recorder.parameters():
