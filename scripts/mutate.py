@@ -88,6 +88,7 @@ _PRECISION = {"tolerance", "absolute"}  # to how many digits a search goes on
 WHOLE_CATALOGUE = tuple(
     f"tests/mechanisms/test_{name}.py"
     for name in (
+        "array_edges",
         "catalogue_specs",
         "catalogue_bounds",
         "edges",
