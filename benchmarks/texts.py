@@ -2,7 +2,7 @@
 
 python benchmarks/texts.py coverage [COLLECTIONS]     shown texts, false alarms and coverage of 95 % intervals
 python benchmarks/texts.py million [USERS]            24 bytes of any characters, epsilon 4, on one core
-python benchmarks/texts.py peer PYTHON [USERS]        pure-ldp's own setting, 3 letters, beside it in that environment
+python benchmarks/texts.py peer PYTHON [USERS] [SEEDS]    pure-ldp's setting, 3 letters, beside it in that environment
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def coverage(collections: int) -> None:
         answers = np.asarray(words)[rng.choice(len(words), users, p=shares)]
         found = search(m, m.tally(m.privatize(answers, rng=rng)).total, texts)
         truth = np.asarray([shares[place[text]] if text in place else 0.0 for text in found.texts])
-        inside = np.abs(found.share - truth) <= 1.959964 * found.std_error
+        low, high = found.interval(0.95)
+        inside = (low <= truth) & (truth <= high)
         shown += int(found.shown.sum())
         covered += int((inside & found.shown).sum())
         alarms += bool(((truth == 0) & found.shown).any())
@@ -99,28 +100,34 @@ print(json.dumps({"found": list(found), "seconds": time.process_time() - start})
 """
 
 
-def peer(python: str, users: int) -> None:
-    """Find the top 20 of words of three letters, by pure-ldp and by ours, on the same answers, at epsilon 4."""
-    rng = np.random.default_rng(1)
+def peer(python: str, users: int, seeds: int) -> None:
+    """Find the top 20 of words of three letters, by pure-ldp and by ours, on the same answers, at epsilon 4.
+
+    F1 is 2 x right / (told + 20): pure-ldp tells 20 words, ours those that it shows with intervals.
+    """
     letters = "abcdefghijklmnopqrstuvwxyz"
-    words = list(dict.fromkeys("".join(rng.choice(list(letters), 3)) for _ in range(2000)))
-    answers = np.asarray(words)[rng.choice(len(words), users, p=zipf(words))]
-    text = json.dumps({"letters": letters, "answers": answers.tolist()})
-    theirs = json.loads(
-        subprocess.run([python, "-c", PEER], input=text, capture_output=True, text=True, check=True).stdout
-    )
     m = nz.PrefixExtending(4.0, nz.Texts(3, alphabet=letters))
-    search(m, m.tally(m.privatize(answers[:1000], rng=1)).total, 20)  # compile
-    found, times = [], []
-    for seed in range(5):
+    search(m, m.tally(m.privatize(["abc"] * 1000, rng=1)).total, 20)  # compile
+    table: dict[str, list[tuple[float, float, float]]] = {"pure-ldp": [], "ours": [], "our first 20": []}
+    for seed in range(1, seeds + 1):
+        rng = np.random.default_rng(seed)
+        words = list(dict.fromkeys("".join(rng.choice(list(letters), 3)) for _ in range(2000)))
+        answers = np.asarray(words)[rng.choice(len(words), users, p=zipf(words))]
+        text = json.dumps({"letters": letters, "answers": answers.tolist()})
+        run = subprocess.run([python, "-c", PEER], input=text, capture_output=True, text=True, check=True)
+        theirs = json.loads(run.stdout)
         start = time.process_time()
-        found.append(
-            sum(one in words[:20] for one in search(m, m.tally(m.privatize(answers, rng=seed)).total, 20).texts[:20])
-        )
-        times.append(time.process_time() - start)
-    right, own = sum(one in words[:20] for one in theirs["found"]), statistics.median(times)
-    print(f"{users:,} users, 3 letters, epsilon 4, top 20: pure-ldp finds {right} in {theirs['seconds']:.1f} s")
-    print(f"ours finds {min(found)} to {max(found)} over 5 seeds in {own:.3f}: {theirs['seconds'] / own:.0f} times")
+        made = search(m, m.tally(m.privatize(answers, rng=seed)).total, 20)
+        own = time.process_time() - start
+        shown = [one for one, is_shown in zip(made.texts, made.shown, strict=True) if is_shown]
+        rows = (theirs["found"], theirs["seconds"]), (shown, own), (list(made.texts[:20]), own)
+        for (found, seconds), row in zip(rows, table.values(), strict=True):
+            right = sum(one in words[:20] for one in found)
+            row.append((right, 2 * right / (len(found) + 20), seconds))
+    for name, row in table.items():
+        right, score, seconds = (statistics.mean(one) for one in zip(*row, strict=True))
+        spread = f"{min(one[0] for one in row):.0f} to {max(one[0] for one in row):.0f}"
+        print(f"{name}: {users:,} users, {seeds} seeds: {right:.1f} right ({spread}), F1 {score:.3f}, {seconds:.3f} s")
 
 
 if __name__ == "__main__":
@@ -128,6 +135,6 @@ if __name__ == "__main__":
     if what == "coverage":
         coverage(int(rest[0]) if rest else 2000)
     elif what == "peer":
-        peer(rest[0], int(rest[1]) if len(rest) > 1 else 10_000)
+        peer(rest[0], int(rest[1]) if len(rest) > 1 else 10_000, int(rest[2]) if len(rest) > 2 else 10)
     else:
         million(int(rest[0]) if rest else 1_000_000)

@@ -399,8 +399,9 @@ class Answer:
     def top(self, texts: int = 20, *, level: float | None = None) -> pd.DataFrame:
         """Return the most frequent texts that were found, at most this many: text, share, low, high, std_error.
 
-        Intervals hold for each text by itself: those whose reports they come from had no part in choosing it. Texts too
-        rare to differ from chance are not shown; ``attrs["note"]`` says below which share.
+        Intervals hold for each text by itself, although it was chosen for its share: they are of people who had no part
+        in choosing it, or make up for the choice. Texts too rare to differ from chance are not shown; ``attrs["note"]``
+        says below which share.
         """
         if self.question.tells != "texts":
             raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
@@ -408,15 +409,20 @@ class Answer:
 
         return top_texts(self._found(texts), self._level(level))
 
-    def _found(self, texts: int = 20) -> Found:
-        """Return the texts that a search for this many finds."""
+    def _found(self, texts: int = 20, apart: bool = False) -> Found:
+        """Return the texts that a search for this many finds, ``apart`` from those who measure if so."""
         from noisette.mechanisms.categorical.texts.search import search
 
         known: dict[Any, Found] = self.results._kept
-        if (self.question.name, texts) not in known:
+        if (self.question.name, texts, apart) not in known:
             section, sums = self.results.sums.about(self.question.name)
-            known[self.question.name, texts] = search(section.mechanism, sums, texts)
-        return known[self.question.name, texts]
+            known[self.question.name, texts, apart] = search(section.mechanism, sums, texts, apart=apart)
+        return known[self.question.name, texts, apart]
+
+    def chosen(self) -> list[str]:
+        """Return the texts that are frequent among the people who do not measure."""
+        found = self._found(apart=True)
+        return [found.texts[row] for row in np.flatnonzero(found.shown)[: found.asked]]
 
     def measured(self, texts: Sequence[str]) -> Estimate:
         """Return the shares of texts, by the people who had no part in choosing what is shown."""

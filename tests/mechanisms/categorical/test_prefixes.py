@@ -187,6 +187,8 @@ def test_groups_and_sizes() -> None:
     assert nz.PrefixExtending(4.0, nz.Texts(24)).lengths == (*range(2, 25, 2), 24, 24)
     assert nz.PrefixExtending(4.0, nz.Texts(24, alphabet=string.ascii_lowercase)).lengths == (*range(3, 25, 3), 24, 24)
     assert nz.PrefixExtending(4.0, nz.Texts(3, alphabet=string.ascii_lowercase)).lengths == (3, 3, 3, 3)
+    assert nz.PrefixExtending(4.0, nz.Texts(6, alphabet=string.digits)).lengths == (6, 6, 6, 6)  # 1.8 million codes
+    assert not nz.PrefixExtending(4.0, nz.Texts(7, alphabet=string.digits)).at_once
     for epsilon in (0.1, 1.0, 4.0, 12.0):
         m = nz.PrefixExtending(epsilon, nz.Texts(32))
         assert m.seeds * m.buckets <= 1 << 16
@@ -306,12 +308,12 @@ def test_the_standard_error_is_that_of_the_mean_of_scores() -> None:
     found = search(m, m.tally(reports).total, texts=2)
     own = found.texts.index("abc")
     cells, buckets = np.divmod(reports.astype(np.int64), m.buckets)
-    last = cells // m.seeds == 3
-    supported = m.hash.bucket(cells[last] % m.seeds, m.domain.symbols(["abc"]), 3) == buckets[last]
-    score = (supported - m.p_other) / (m.p_own - m.p_other)
-    assert found.users == last.sum()
-    assert found.share[own] == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(score.size) * 0.2)
-    assert found.std_error[own] == pytest.approx(score.std() / math.sqrt(score.size), rel=0.02)
+    supported = m.hash.bucket(cells % m.seeds, m.domain.symbols(["abc"]), 3) == buckets
+    for part, made in ((slice(None), found), (cells // m.seeds == 3, search(m, m.tally(reports).total, 2, apart=True))):
+        score = (supported[part] - m.p_other) / (m.p_own - m.p_other)
+        assert made.users == score.size
+        assert made.share[own] == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(score.size) * 0.2)
+        assert made.std_error[own] == pytest.approx(score.std() / math.sqrt(score.size), rel=0.02)
 
 
 @pytest.mark.parametrize("users", [0, 1, 2, 9])
@@ -359,6 +361,7 @@ def test_the_share_that_is_found_by_another_computation() -> None:
 
     def shown(share: float) -> float:
         chance = stats.norm.cdf((share - plan.threshold) / deviation(share))
+        chance *= stats.norm.cdf((share - stats.norm.isf(0.025) * deviation(0)) / deviation(share))  # above zero
         for candidates in (first, *[40 * pairs] * 10, 40 * len(extensions(m.domain, OPEN, 22, 24)[0])):
             level = stats.norm.isf(40 / candidates) * deviation(0)
             chance *= stats.norm.cdf((share - level) / deviation(share))
@@ -370,17 +373,22 @@ def test_the_share_that_is_found_by_another_computation() -> None:
 
 
 @pytest.mark.long
-def test_recall_false_alarms_and_coverage_are_as_predicted() -> None:
-    words, shares = population(300, 4)
-    m = nz.PrefixExtending(2.0, nz.Texts(4, alphabet=LETTERS), seeds=256)
-    predicted = sum(TextPrediction(m, 20_000, 5).recall(dict(zip(words, shares.tolist(), strict=True))).values())
+@pytest.mark.parametrize(("longest", "texts", "users"), [(4, 5, 20_000), (4, 40, 20_000), (9, 5, 60_000)])
+def test_recall_false_alarms_and_coverage_are_as_predicted(longest: int, texts: int, users: int) -> None:
+    """Of texts that are looked at all at once, of which five are too few to ask for, and of texts that are searched."""
+    words, shares = population(300, longest)
+    m = nz.PrefixExtending(2.0, nz.Texts(longest, alphabet=LETTERS), seeds=256)
+    assert m.at_once == (longest == 4)
+    plan = TextPrediction(m, users, texts)
+    predicted = sum(plan.recall(dict(zip(words, shares.tolist(), strict=True))).values())
     place = {word: number for number, word in enumerate(words)}
     rng, rounds = np.random.default_rng(2), 60
     shown = covered = wrong = 0
     for _ in range(rounds):
-        answers = np.asarray(words)[rng.choice(len(words), 20_000, p=shares)]
-        found = search(m, m.tally(m.privatize(answers, rng=rng)).total, 5)
-        low, high = found.share - 1.96 * found.std_error, found.share + 1.96 * found.std_error
+        answers = np.asarray(words)[rng.choice(len(words), users, p=shares)]
+        found = search(m, m.tally(m.privatize(answers, rng=rng)).total, texts)
+        low, high = found.interval(0.95)
+        assert (low[found.shown] > 0).all()
         truth = np.asarray([shares[place[text]] if text in place else 0.0 for text in found.texts])
         shown += int(found.shown.sum())
         covered += int(((low <= truth) & (truth <= high) & found.shown).sum())
@@ -388,6 +396,80 @@ def test_recall_false_alarms_and_coverage_are_as_predicted() -> None:
     assert abs(shown / rounds - predicted) <= 0.1 * predicted + stats.norm.isf(1e-6) * math.sqrt(predicted / rounds)
     assert covered >= stats.binom.isf(1 - 1e-6, shown, 0.95)
     assert wrong <= stats.binom.isf(1e-6, rounds, 0.05)
+
+
+def test_the_interval_of_a_chosen_text_holds_by_enumeration() -> None:
+    """All counts of 300 people from the least that is chosen on, at shares that are chosen in 1 % to all of cases.
+
+    The twin: the interval of a text that nobody chose misses the rarest of these shares in most of the cases.
+    """
+    users, gap, others, least = 300, 0.6, 0.1, 55
+    counts = np.arange(least, users + 1)
+    chosen = searching.Chosen(users, gap, 1e-6, counts, np.full(counts.size, others), np.full(counts.size, least))
+    low, high = chosen.interval(0.95)
+    assert (np.diff(low) >= 0).all()
+    assert (np.diff(high) > 0).all()
+    plain = 1.96 * np.sqrt(counts / users * (1 - counts / users) / users) / gap
+    naive, holds = [], []
+    for share in np.linspace(0.03, 0.6, 96):
+        mass = stats.binom.pmf(counts, users, others + gap * share)
+        mass /= mass.sum()
+        holds.append(mass[(low <= share) & (share <= high)].sum())
+        naive.append(mass[np.abs((counts / users - others) / gap - share) <= plain].sum())
+    assert np.mean(holds) == pytest.approx(0.953, abs=0.005)
+    assert min(holds) > 0.92  # of so few counts none has just 95 %
+    assert naive[0] < 0.5
+
+
+def test_the_lower_end_of_a_chosen_text_is_above_zero() -> None:
+    """It is at least the share of which so much support has the chance of a false alarm, at any level."""
+    alarm = 0.05 / 18_000
+    least = searching.least_count(300, np.full(4, 0.1), alarm)
+    counts = least[0] + np.asarray([-1, 0, 1, 25])
+    chosen = searching.Chosen(300, 0.6, alarm, counts, np.full(4, 0.1), least)
+    low, high = chosen.interval(0.95)
+    assert np.isnan([low[0], high[0]]).all()
+    rate = 0.1 + 0.6 * low[1:3]  # where the choice tells nothing about the share, that chance decides
+    assert stats.binom.sf(counts[1:3] - 1, 300, rate) == pytest.approx([alarm] * 2, rel=1e-6)
+    assert low[1] > 0
+    wider = chosen.interval(0.99)
+    assert (wider[0][1:] < low[1:]).all()
+    assert (wider[1][1:] > high[1:]).all()
+
+
+def test_the_least_count_is_that_of_the_binomial_law() -> None:
+    rates = np.asarray([0.018, 0.25, 0.5])
+    least = searching.least_count(4000, rates, 1e-6)
+    assert (stats.binom.sf(least - 1, 4000, rates) <= 1e-6).all()
+    assert (stats.binom.sf(least - 2, 4000, rates) > 1e-6).all()
+
+
+def test_all_texts_are_looked_at_and_as_many_shown_as_were_asked_for() -> None:
+    """Short and long ones of an alphabet; the first that is too many is not shown, and who measures is left apart."""
+    m = nz.PrefixExtending(5.0, nz.Texts(5, alphabet="abcdefgh"))
+    answers = np.repeat(["a", "hgfed", "bc", "cab"], [900, 800, 700, 600])
+    total = m.tally(m.privatize(answers, rng=4)).total
+    found = search(m, total, 3)
+    assert [text for text, own in zip(found.texts, found.shown, strict=True) if own] == ["a", "hgfed", "bc"]
+    assert found.texts[3] == "cab"
+    assert found.users == found.reports == 3000
+    assert search(m, total, 4).shown.sum() == 4
+    assert found.interval()[1] == pytest.approx(found.chosen.interval(0.95)[1], nan_ok=True)
+    apart = search(m, total, 4, apart=True)
+    assert apart.users < 900
+    assert apart.chosen is None
+    assert set(np.asarray(apart.texts)[apart.shown]) <= {"a", "hgfed", "bc", "cab"}
+
+
+def test_a_text_whose_interval_has_zero_is_not_shown() -> None:
+    """Those who search and check have seen it, those who measure have not: `apart` it counts as chosen all the same."""
+    m = nz.PrefixExtending(4.0, nz.Texts(4))
+    total = m.tally(m.privatize(np.full(4000, "ab"), rng=3)).total
+    counters = total.reshape(len(m.lengths), m.seeds, m.buckets).copy()
+    counters[-1] = np.roll(counters[-1], 1, axis=1)
+    seen = [search(m, counters.reshape(-1), 5, apart=apart) for apart in (False, True)]
+    assert [bool(one.shown.any()) for one in seen] == [False, True]
+    assert search(m, total, 5).shown.any()
 
 
 def test_the_check_is_the_least_support_that_chance_reaches_rarely_enough() -> None:

@@ -96,7 +96,8 @@ def _error(row: dict[str, Any]) -> float | None:
 
 def _texts(campaign: Campaign, question: Topic, rows: list[dict[str, Any]]) -> str:
     """Say which texts are the most frequent."""
-    named = ", ".join(f"{_percent(row | {'value': row['share']})} {row['text']!r}" for row in rows[:_TOLD])
+    told = [(row | {"value": row["share"], "std_error": _error(row)}, row["text"]) for row in rows[:_TOLD]]
+    named = ", ".join(f"{_percent(row)} {text!r}" for row, text in told)
     rest = f", and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
     return f"{_asked(campaign, question)} {named or 'no text is frequent enough yet'}{rest}."
 

@@ -68,12 +68,12 @@ class TextItem(Direct):
 
 
 def top_texts(found: Found, level: float) -> pd.DataFrame:
-    """Return the texts that passed search and check, with intervals, most frequent first."""
+    """Return the texts that passed search and check and whose intervals leave out zero, most frequent first."""
     import pandas as pd
 
-    rows = np.flatnonzero(found.shown)[: found.asked]
+    low, high = found.interval(level)
+    rows = np.flatnonzero(found.shown & (low > 0))[: found.asked]
     rows = rows[np.argsort(-found.share[rows], kind="stable")]
-    low, high = found.made.interval(level)
     columns = {"text": [found.texts[row] for row in rows], "share": found.share[rows]}
     columns |= {"low": low[rows], "high": high[rows], "std_error": found.std_error[rows]}
     table = pd.DataFrame(columns)
@@ -82,6 +82,11 @@ def top_texts(found: Found, level: float) -> pd.DataFrame:
         note = "No reports yet."
     elif found.threshold > 1:
         note = f"{found.reports:,} reports are too few: no text would be shown, even if everybody had it."
+    elif found.chosen is not None:
+        note = (
+            f"{found.reports:,} reports. Texts whose share was below {found.threshold:.2%} are not shown. All people "
+            f"choose and measure; each {level:.0%} interval makes up for the choice, and holds for each text by itself."
+        )
     else:
         note = (
             f"{found.reports:,} reports. Texts whose share among those who check was below {found.threshold:.2%} are "

@@ -155,7 +155,7 @@ def _apart(first: _Side, second: _Side, score: FloatArray) -> tuple[FloatArray, 
 
 
 def _add_texts(known: Mapping[str, dict[tuple[str, str], _Quantity]], arms: Mapping[str, Results]) -> bool:
-    """Add the shares in every arm of texts that are shown in some arm; tell whether texts were asked for.
+    """Add the shares in every arm of texts that are frequent in some arm; tell whether texts were asked for.
 
     Those who measure had no part in choosing any of them, in no arm.
     """
@@ -164,7 +164,7 @@ def _add_texts(known: Mapping[str, dict[tuple[str, str], _Quantity]], arms: Mapp
         name for name in asked if all(name in one and one[name].question.tells == "texts" for one in arms.values())
     ]
     for name in asked:
-        shown = [text for one in arms.values() for text in one[name].top()["text"]]
+        shown = [text for one in arms.values() for text in one[name].chosen()]
         texts = list(dict.fromkeys(shown))
         for label, one in arms.items():
             if texts:

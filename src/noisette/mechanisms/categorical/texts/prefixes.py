@@ -26,6 +26,7 @@ SEEDS = 2048  # public hash functions, at most
 COUNTERS = 1 << 16  # of one group of users, about: seeds times buckets
 _MOST_BUCKETS = 1 << 12
 _WORDS = 1 << 15  # by which a prefix is extended from one length to the next, at most
+_LISTED = 2_000_000  # texts that an alphabet and a length allow, up to which all of them are looked at
 _WORDS_OF_BYTES = 2  # bytes by which it is where texts may hold any characters: there are 17,000 pairs
 
 
@@ -103,8 +104,9 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
     E = exp(e). A report is one number: (group * seeds + seed) * g + bucket.
 
     All groups but two search: `search.search`, beside this file, extends the prefixes of one length that have most
-    support to the next. The last but one group checks what was found, the last one measures it: what is
-    shown was chosen by others, so that its intervals hold.
+    support to the next. The last but one group checks what was found, the last one measures it: what is shown was
+    chosen by others, so that its intervals hold. Where an alphabet and a length allow two million texts at most, all
+    groups report about whole texts, and all of them choose and measure.
 
     *Guarantee*: epsilon-LDP for one text, exactly: group and seed say nothing of it, and the bucket is randomised
     response.
@@ -156,9 +158,15 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
         width, step = self.domain.width, _WORDS_OF_BYTES
         if self.domain.alphabet is not None:
             step = int(math.log(_WORDS) / math.log(self.domain.size) + 1e-9)
+            step = width if self.domain.size**width <= _LISTED else step
         steps = -(-width // step)
         ends = [-(-width * place // steps) for place in range(1, steps + 1)]
         return (*([width] if steps == 1 else []), *ends, width, width)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether every group reports about whole texts, so that no text has to be searched by its prefixes."""
+        return min(self.lengths) == self.domain.width
 
     @cached_property
     def _response(self) -> KeepOrReplace:

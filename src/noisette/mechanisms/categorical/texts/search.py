@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette._special import betainc
+from noisette._special import betainc, betaincinv
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Texts
-from noisette.domains.texts import ENDED, Symbols
+from noisette.domains.texts import ENDED, OPEN, Symbols
 from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
 
 SURVIVORS = 2  # prefixes that are kept from one length to the next, for each text that is asked for
@@ -29,16 +29,58 @@ _SPARSE = 0.15  # reports a counter, up to which they are gone through one by on
 _COUNTERS_A_PREFIX = 4  # counters that are free, for each prefix, from which on their shares can be solved for
 _FREQUENT = 2.0  # deviations of the noise from which a prefix counts as frequent there
 _BLOCK = 1 << 12  # counters that are gone through together
+_ROUNDS = 2  # of solving for texts that may be frequent
+_HALVINGS = 50  # of the range of a chance, in which the end of an interval is found
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Supports of texts that the same reports chose: each is binomial, from its ``least`` count on.
+
+    Formula: of n ``users`` S support a text, each with chance h = ``others`` + ``gap`` f, f its share. It was chosen as
+    S >= c. The interval keeps the f for which neither P(S >= s | S >= c) nor P(S <= s | S >= c) is below (1 - level) /
+    2, half of P(S = s) taken off each (mid-P): so it holds for the texts that were chosen (Fithian, Sun, Taylor 2014).
+    Its lower end is no lower than the f of which s is exceeded with a chance of ``alarm`` (1 - level) / 0.05: all texts
+    taken together, chosen or not, that end is too high for some text with a chance of 1 - level at most. So it is above
+    zero for every text that is shown.
+    """
+
+    users: int
+    gap: float
+    alarm: float
+    seen: IntArray
+    others: FloatArray
+    least: IntArray
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return both ends of the interval of each share, NaN where a text was not chosen."""
+        own = self.seen >= self.least
+        low, high = np.full(own.shape, np.nan), np.full(own.shape, np.nan)
+        seen, least, others = (one[own].astype(np.float64) for one in (self.seen, self.least, self.others))
+        chance = (1 - level) / 2
+
+        def above(rate: FloatArray) -> FloatArray:
+            """P(S > s) + P(S = s) / 2, given that the text was chosen."""
+            chosen = _at_least(least, self.users, rate)
+            return (_at_least(seen, self.users, rate) + _at_least(seen + 1, self.users, rate)) / 2 / chosen
+
+        bottom = _crossed(lambda rate: above(rate) < chance, others)
+        top = _crossed(lambda rate: above(rate) < 1 - chance, others)
+        sure = betaincinv(seen, self.users - seen + 1, self.alarm * (1 - level) / ALARM)
+        low[own] = (np.maximum(bottom, sure) - others) / self.gap
+        high[own] = (top - others) / self.gap
+        return low, high
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Texts that passed the search, by their share among those who searched and checked, largest first.
+    """Texts that passed the search, largest share first, as those who did not measure saw it.
 
     ``checked`` is the share among the users who check, ``shown`` whether it is above ``threshold``, which by chance
-    a text that nobody has passes with probability ``ALARM`` at most, all survivors taken together. ``made`` comes
-    from the ``users`` who measure, who had no part in the choice. ``asked`` is how many texts were
-    asked for, ``reports`` how many people reported.
+    a text that nobody has passes with probability ``ALARM`` at most, all survivors taken together, and whether its 95 %
+    interval leaves out zero. ``made`` comes from the ``users`` who measure, who had no part in the choice. Where all
+    reports chose and measured, ``chosen`` says from which counts on. ``asked`` is how many texts were asked for,
+    ``reports`` how many people reported.
     """
 
     texts: tuple[str, ...]
@@ -49,6 +91,11 @@ class Found:
     users: int
     asked: int
     reports: int
+    chosen: Chosen | None = None
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Return both ends of the interval of each share: it holds although the text was chosen for its share."""
+        return self.made.interval(level) if self.chosen is None else self.chosen.interval(level)
 
     @property
     def share(self) -> FloatArray:
@@ -87,6 +134,7 @@ class _Group:
         self.users = int(counts.sum())
         self.chance = mechanism.p_other
         self.gap = mechanism.p_own - self.chance  # what one user more adds to the support of her prefix
+        self.least = mechanism.p_own / math.exp(mechanism.epsilon)  # chance of a support where nobody else's collides
         self.excess = np.asarray(counts - self.users / counts.size, dtype=np.float64)
         # standard deviation of the share of a prefix that nobody has
         self.noise = math.sqrt(self.chance * (1 - self.chance) / self.users) / self.gap if self.users else math.inf
@@ -101,6 +149,11 @@ class _Group:
         own = self.buckets(symbols)
         support = self.excess[np.arange(len(own))[:, None], own].sum(axis=0)
         return np.asarray(_untangled(own, self.chance) @ support) / (max(self.users, 1) * self.gap)
+
+    def shares_alone(self, symbols: Symbols, excess: FloatArray) -> FloatArray:
+        """Return the share of each prefix by its own support in counters, whatever collisions give it."""
+        own = self.buckets(symbols)
+        return np.asarray(excess[np.arange(len(own))[:, None], own].sum(axis=0)) / (max(self.users, 1) * self.gap)
 
     def measured(self, symbols: Symbols) -> Estimate:
         """Return the shares of a few prefixes: the mean of what each report says."""
@@ -122,19 +175,22 @@ class _Group:
         low, high = ((side.sum(axis=1) - rest) / self.gap for side in (np.minimum(solved, 0), np.maximum(solved, 0)))
         return Estimate(sums / self.users / self.gap, error, count, 0.0, 1.0, ends=(low, high))
 
-    def passing(self, symbols: Symbols, shares: FloatArray, alarm: float) -> npt.NDArray[np.bool_]:
-        """Tell which prefixes have more support than one that nobody has gets with a chance of ``alarm``.
+    def supports(self, symbols: Symbols, shares: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return how many users support each prefix, and the chance with which one does who has another.
 
-        Such a prefix is supported by chance, and by the users whose prefix some maps send to its bucket. That support
-        is taken off the ``shares`` on average, and varies as much as any: of this many users it is binomial. The search
+        A prefix is supported by chance, and by the users whose prefix some maps send to its bucket. That support is
+        taken off the ``shares`` on average, and varies as much as any: of this many users it is binomial. The search
         goes by the same maps, so it finds the very texts that collide most.
         """
         own = self.buckets(symbols)
         support = np.asarray(self.counts[np.arange(len(own))[:, None], own].sum(axis=0))
-        others = np.clip(support / max(self.users, 1) - self.gap * shares, self.chance, 1.0)
-        pairs = zip(support.tolist(), others.tolist(), strict=True)
-        # P(at least this many), of a binomial law
-        return np.asarray([seen > 0 and betainc(seen, self.users - seen + 1, rate) <= alarm for seen, rate in pairs])
+        return support, np.clip(support / max(self.users, 1) - self.gap * shares, self.least, 1.0)
+
+    def passing(self, symbols: Symbols, shares: FloatArray, alarm: float) -> npt.NDArray[np.bool_]:
+        """Tell which prefixes have more support than one that nobody has gets with a chance of ``alarm``."""
+        support, others = self.supports(symbols, shares)
+        rates = np.maximum(others, self.chance)
+        return np.asarray((support > 0) & (_at_least(support, self.users, rates) <= alarm))
 
     def without(self, symbols: Symbols, shares: FloatArray) -> FloatArray:
         """Return the excess of the counters without what some prefixes of known shares put into them."""
@@ -158,11 +214,12 @@ def _untangled(own: IntArray, chance: float) -> FloatArray:
     return np.asarray(np.linalg.inv(solved))
 
 
-def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Found:
+def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20, *, apart: bool = False) -> Found:
     """Return the texts with most support in the counters ``total`` of `PrefixExtending.tally`.
 
     From one length to the next the ``SURVIVORS * texts`` prefixes with most support are kept. A text that has ended is
-    judged by all groups that report about the whole of it.
+    judged by all groups that report about the whole of it. Where all do, all texts there are are looked at, by all
+    reports. ``apart`` leaves those who measure out of the choice altogether, also out of what is shown.
 
     >>> m = PrefixExtending(epsilon=6.0, domain=Texts(4))
     >>> reports = m.privatize(np.repeat(["yes", "no"], [3000, 2000]), rng=7)
@@ -171,8 +228,10 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     ['yes', 'no']
     """
     kept = SURVIVORS * _validate.integer(texts, "texts", low=1, high=MOST_TEXTS)
+    if mechanism.at_once and not apart:
+        return _listed(mechanism, total, texts)
     *searching, checking, measuring = _groups(mechanism, total)
-    people = {"users": measuring.users, "asked": texts, "reports": int(total.sum())}
+    people: dict[str, Any] = {"users": measuring.users, "asked": texts, "reports": int(total.sum())}
     survivors, past = _Prefixes(np.zeros((1, 0), dtype=np.uint8), np.zeros(1, dtype=np.int8)), 0
     for length in sorted({group.length for group in searching}):
         alike = [group.counts for group in searching if group.length == length]
@@ -187,8 +246,7 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     named = [(mechanism.domain.text(row), row) for row in survivors.symbols]
     names = tuple(text for text, _ in named if text is not None)
     if not names:
-        none = np.zeros(0)
-        return Found((), Estimate(none, none, none.astype(np.int64)), none, none > 0, math.inf, **people)
+        return _nothing(people)
     symbols = np.asarray([row for text, row in named if text is not None])
     order = np.argsort(-_pooled(mechanism.domain, [*searching, checking], symbols)[0], kind="stable")
     symbols = symbols[order]
@@ -197,7 +255,100 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     made = measuring.measured(symbols)
     shown = (checked > threshold) & np.isfinite(made.std_error)
     shown[shown] = checking.passing(symbols, checked, ALARM / kept)[shown]
+    if not apart:
+        shown &= made.interval()[0] > 0
     return Found(tuple(names[row] for row in order), made, checked, shown, threshold, **people)
+
+
+def _nothing(people: dict[str, Any]) -> Found:
+    none = np.zeros(0)
+    return Found((), Estimate(none, none, none.astype(np.int64)), none, none > 0, math.inf, **people)
+
+
+def _listed(mechanism: PrefixExtending, total: IntArray, texts: int) -> Found:
+    """Return the texts with most support among all there are, by all reports.
+
+    A text is shown that has more support than one that nobody has gets with a chance of ``ALARM``, all texts there are
+    taken together, and more than the first text that is too many.
+    """
+    domain, width = mechanism.domain, mechanism.domain.width
+    group = _Group(mechanism, width, np.sum([one.counts for one in _groups(mechanism, total)], axis=0))
+    people: dict[str, Any] = {"users": group.users, "asked": texts, "reports": group.users}
+    heads, kept = _Prefixes(*extensions(domain, OPEN, 0, width // 2)), SURVIVORS * texts
+    rows = _freed(domain, heads, group, [_best(domain, heads, group, group.excess, kept)], kept).symbols
+    named = [(text, row) for row in rows if (text := domain.text(row)) is not None]
+    if not named or group.users < 2:
+        return _nothing(people)
+    symbols, many = np.asarray([row for _, row in named]), group.users
+    threshold = (listed_level(mechanism, many) - group.chance) / group.gap
+    share = _freely(group, symbols, threshold)
+    order = np.argsort(-share, kind="stable")
+    symbols, share = symbols[order], share[order]
+    alarm = ALARM / many_texts(mechanism)
+    seen, others = group.supports(symbols, share)
+    least = least_count(many, np.maximum(others, group.chance), alarm)
+    if len(order) > texts:  # the first text that is too many decides, too
+        least[:texts] = np.maximum(least[:texts], np.floor(many * (others[:texts] + group.gap * share[texts])) + 1)
+        least[texts:] = many + 1
+    chosen = Chosen(many, group.gap, alarm, seen, others, least)
+    error = np.sqrt(seen / many * (1 - seen / many) / many) / group.gap
+    made = Estimate(share, error, np.full(len(order), many, dtype=np.int64), 0.0, 1.0)
+    names = tuple(named[row][0] for row in order)
+    return Found(names, made, share, seen >= least, threshold, **people, chosen=chosen)
+
+
+def _freely(group: _Group, symbols: Symbols, threshold: float) -> FloatArray:
+    """Return the shares of texts without the support that those above a threshold lend them.
+
+    Only these are solved for together: what looks frequent by chance would take from others what it does not lend.
+    """
+    share = group.shares_alone(symbols, group.excess)
+    frequent = share > threshold
+    for _ in range(_ROUNDS):
+        share[frequent] = group.shares(symbols[frequent])
+        frequent &= share > threshold
+    share[frequent] = group.shares(symbols[frequent])
+    rest = group.without(symbols[frequent], share[frequent])
+    share[~frequent] = group.shares_alone(symbols[~frequent], rest)
+    return share
+
+
+def listed_level(mechanism: PrefixExtending, users: float) -> float:
+    """Return the share of support from which on a text is shown where all there are are looked at."""
+    size, chance = max(int(users), 1), np.asarray([mechanism.p_other])
+    return (float(least_count(size, chance, ALARM / many_texts(mechanism))[0]) - 0.5) / size
+
+
+def many_texts(mechanism: PrefixExtending) -> int:
+    """Return how many codes of whole texts there are, where they are looked at all at once."""
+    return len(extensions(mechanism.domain, OPEN, 0, mechanism.domain.width)[0])
+
+
+def least_count(users: int, chance: FloatArray, alarm: float) -> IntArray:
+    """Return the least counts that are reached with a chance of ``alarm`` at most, each of ``users`` with a chance."""
+    low, high = np.floor(users * chance), np.full(chance.shape, users + 1.0)  # reached more often; not so often
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        often = _at_least(middle, users, chance) > alarm
+        low, high = np.where(often, middle, low), np.where(often, high, middle)
+    return high.astype(np.int64)
+
+
+def _at_least(count: Any, users: int, chance: Any) -> FloatArray:
+    """Return the chance that so many of ``users`` or more are counted, each with a chance."""
+    inside = np.clip(count, 1, users)
+    found = betainc(inside, users - inside + 1, chance)
+    return np.asarray(np.where(np.asarray(count) > users, 0.0, np.where(np.asarray(count) < 1, 1.0, found)))
+
+
+def _crossed(below: Callable[[FloatArray], npt.NDArray[np.bool_]], start: FloatArray) -> FloatArray:
+    """Return for each row the rate up to which ``below`` is true, between ``start`` and 1."""
+    low, high = start.copy(), np.ones_like(start)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        true = below(middle)
+        low, high = np.where(true, middle, low), np.where(true, high, middle)
+    return (low + high) / 2
 
 
 def measured(mechanism: PrefixExtending, total: IntArray, texts: Sequence[str]) -> Estimate:
@@ -243,14 +394,19 @@ def _extended(domain: Texts, prefixes: _Prefixes, group: _Group, kept: int) -> _
     taken off the counters and the rest is searched again.
     """
     ended, running = (prefixes.take((prefixes.states == ENDED) == done) for done in (True, False))
-    found = _Prefixes.joined([ended, _best(domain, running, group, group.excess, kept)], group.length)
+    return _freed(domain, running, group, [ended, _best(domain, running, group, group.excess, kept)], kept)
+
+
+def _freed(domain: Texts, prefixes: _Prefixes, group: _Group, parts: list[_Prefixes], kept: int) -> _Prefixes:
+    """Return what was found of some prefixes, and what is found without the support that frequent ones lend others."""
+    found = _Prefixes.joined(parts, group.length)
     shares = group.shares(found.symbols)
     collisions = np.square(shares).sum() / (group.mechanism.seeds * (group.mechanism.buckets - 1))
     if collisions <= _COLLISIONS * group.noise**2:
         return found
     frequent = shares > _FREQUENT * group.noise
     rest = group.without(found.symbols[frequent], shares[frequent])
-    return _Prefixes.joined([found, _best(domain, running, group, rest, kept)], group.length)
+    return _Prefixes.joined([found, _best(domain, prefixes, group, rest, kept)], group.length)
 
 
 def _best(domain: Texts, prefixes: _Prefixes, group: _Group, excess: FloatArray, kept: int) -> _Prefixes:
