@@ -133,7 +133,7 @@ class Chance:
             np.random.set_state(self._others[1])  # noqa: NPY002
 
 
-class Guarded:
+class GuardedForward:
     """A model's forward pass, and what is done where its layers see some of the examples; in a copy its plain one."""
 
     def __init__(self, recorder: Recorder, model: nn.Module) -> None:

@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from noisette.sgd.recording import _pools, _products, _room, layers
-from noisette.sgd.recording.alone import Beside, Filled, Guarded, Nothing, Own, Uneven
+from noisette.sgd.recording.alone import Beside, Filled, GuardedForward, Nothing, Own, Uneven
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
@@ -437,7 +437,7 @@ class Recorder:
         self.called = False  # with examples, in training
         self.latest: str | None = None  # the layer that was called last
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
-        self.guarded: Guarded | None = None  # the model's forward pass, once `guard` was called
+        self.guarded: GuardedForward | None = None  # the model's forward pass, once `guard` was called
         self.watching = False  # whether it waits for a layer that sees some of the examples
         self.copying = False  # whether the model is called with copies of one example
         self.spoilt = False  # whether a layer saw some of those copies
@@ -467,7 +467,7 @@ class Recorder:
         """Compute examples alone from now on where a layer sees some of them: `alone` says how, and why."""
         tapped = self.layers.get("")
         if tapped is None or not tapped.__dict__["forward"].whole:
-            self.guarded = model.forward = Guarded(self, model)
+            self.guarded = model.forward = GuardedForward(self, model)
 
     def admit(self, name: str, entered: Tensor, size: int) -> Tensor:
         """Return what enters a layer, whose rows are not those of the examples; one row for all may be repeated."""

@@ -43,7 +43,7 @@ _NARROW = 2.0**-20  # a base 1 + c x, or a uniform number, below which float64 d
 
 
 @dataclass
-class Chosen:
+class KeptNormal:
     """A normal variable that was kept: row ``place`` of a block."""
 
     block: NormalBlock
@@ -117,7 +117,7 @@ def _scales(context: Any, degrees: int) -> tuple[Any, Any]:
     return d, 1 / (3 * context.sqrt(d))
 
 
-def _kept(chosen: Chosen, uniform: Digits, degrees: int) -> bool:
+def _kept(chosen: KeptNormal, uniform: Digits, degrees: int) -> bool:
     """Tell whether a proposal is kept, with as many digits as that takes."""
     for precision in precisions():
         context = interval_arithmetic(precision)
@@ -146,7 +146,7 @@ class Roots:
     blocks: list[NormalBlock]
     block: IntArray  # of each, and its row there
     place: IntArray
-    looked_at: dict[int, Chosen] = field(default_factory=dict)  # those of which more digits are known
+    looked_at: dict[int, KeptNormal] = field(default_factory=dict)  # those of which more digits are known
 
     @classmethod
     def draw(cls, rng: np.random.Generator, many: int, degrees: int) -> Roots:
@@ -178,7 +178,7 @@ class Roots:
         keep = (base > 0) & (gap > 0)
         unsure = (np.abs(base) <= _NARROW) | (uniform <= _NARROW) | (np.abs(gap) <= loose)
         for row in np.flatnonzero(unsure).tolist():
-            chosen = Chosen(block, row)
+            chosen = KeptNormal(block, row)
             keep[row] = _kept(chosen, Digits.of_float(rng, float(uniform[row])), self.degrees)
             self.looked_at[int(pending[row])] = chosen
         own = pending[keep]
@@ -192,7 +192,7 @@ class Roots:
     def within(self, context: Any, number: int) -> Any:
         """Return an interval that holds one of them."""
         if number not in self.looked_at:
-            self.looked_at[number] = Chosen(self.blocks[self.block[number]], int(self.place[number]))
+            self.looked_at[number] = KeptNormal(self.blocks[self.block[number]], int(self.place[number]))
         x = self.looked_at[number].within(context)
         if self.degrees == 1:
             return abs(x)
