@@ -78,11 +78,12 @@ def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_documentation_begins_as_the_readme_does() -> None:
-    """One first screen: a sentence, the picture, how to install, ten lines with their output, links."""
+    """One first screen: a sentence, the picture, how to install, ten lines with their output, three links."""
     first = (ROOT / "README.md").read_text(encoding="utf-8").partition("## For whom")[0]
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert index.startswith(first.replace("](docs/", "]("))
     assert first.count("\n>>> ") == 10
+    assert first.count("**[") == 3
     assert "![" in first
     assert "pip install" in first
 
