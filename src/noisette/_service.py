@@ -1,9 +1,9 @@
 """What every HTTP service of ours does: listen, end gracefully, count and log requests, bound what a client may cost.
 
-A client owes bytes: the head of a request, its body. `Guarded` gives it a stated time for each, sheds the connection
-that has owed for longest when there are too many, and drops a client that does not read. `read_body` bounds one body
-and, over all requests of the process, the bytes that bodies hold; `off_loop` parses what is large in two threads of
-its own.
+A client owes bytes: the head of a request, its body. `BoundedConnection` gives it a stated time for each, sheds the
+connection that has owed for longest when there are too many, and drops a client that does not read. `read_body` bounds
+one body and, over all requests of the process, the bytes that bodies hold; `off_loop` parses what is large in two
+threads of its own.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> No
 
 def server(app: FastAPI, *, tls: Tls | None = None, limits: Limits = LIMITS) -> uvicorn.Server:
     """Return what will serve: HTTP or HTTPS alone, within limits, with our own log."""
-    owing: dict[Guarded, None] = {}
+    owing: dict[BoundedConnection, None] = {}
     settings = uvicorn.Config(
         app,
-        http=partial(Guarded, limits, owing),  # type: ignore[arg-type]  # anything that makes a protocol
+        http=partial(BoundedConnection, limits, owing),  # type: ignore[arg-type]  # anything that makes a protocol
         timeout_keep_alive=math.ceil(limits.idle_seconds),
         ws="none",
         proxy_headers=False,  # whoever says where it comes from may lie: a proxy limits what an address may ask
@@ -208,10 +208,10 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
 
-class Guarded(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """One connection, whose client has to send in time what it owes, and to read what it asked for."""
 
-    def __init__(self, limits: Limits, owing: dict[Guarded, None], **given: Any) -> None:
+    def __init__(self, limits: Limits, owing: dict[BoundedConnection, None], **given: Any) -> None:
         super().__init__(**given)
         self._limits, self._owing = limits, owing  # those who owe bytes, the oldest debt first
         self._deadline, self._idle = math.inf, False

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from noisette import _service
 from noisette._service import (
-    Guarded,
+    BoundedConnection,
     JsonLines,
     Limits,
     Metrics,
@@ -106,10 +106,12 @@ class Side:
         self.clock, self.app = Clock(), Held()
         config = server(self.app, limits=LIMITS).config  # type: ignore[arg-type]  # any ASGI app
         config.load()
-        self.config, self.state, self.owing = config, ServerState(), dict[Guarded, None]()
+        self.config, self.state, self.owing = config, ServerState(), dict[BoundedConnection, None]()
 
-    def connect(self) -> tuple[Guarded, Wire]:
-        own = Guarded(LIMITS, self.owing, config=self.config, server_state=self.state, app_state={}, _loop=self.clock)
+    def connect(self) -> tuple[BoundedConnection, Wire]:
+        own = BoundedConnection(
+            LIMITS, self.owing, config=self.config, server_state=self.state, app_state={}, _loop=self.clock
+        )
         wire = Wire()
         own.connection_made(wire)
         return own, wire
