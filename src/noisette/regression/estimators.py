@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -34,37 +34,13 @@ except ImportError as error:  # pragma: no cover  # the tests need scikit-learn 
 class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: one pass over a stream of users, each of whom reports one private gradient."""
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        features: Attribute | Sequence[Attribute] | None = None,
-        mechanism: str = "auto",
-        coding: str = "auto",
-        levels: Sequence[tuple[float, float, float]] | None = None,
-        ridge: float = 1e-4,
-        batch: int | None = None,
-        step: float | None = None,
-        average: bool = True,
-        clip: bool = False,
-        error_bars: bool = False,
-        random_state: Rng = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.features = features
-        self.mechanism = mechanism
-        self.coding = coding
-        self.levels = levels
-        self.ridge = ridge
-        self.batch = batch
-        self.step = step
-        self.average = average
-        self.clip = clip
-        self.error_bars = error_bars
-        self.random_state = random_state
-
     _state: State
     _source: np.random.Generator
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the arguments under their own names and as they are: scikit-learn clones an estimator by them."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     @abstractmethod
     def _declared_target(self) -> Interval | Categorical:
@@ -216,22 +192,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         error_bars: bool = False,
         random_state: Rng = None,
     ) -> None:
-        super().__init__(
-            epsilon,
-            features=features,
-            mechanism=mechanism,
-            coding=coding,
-            levels=levels,
-            ridge=ridge,
-            batch=batch,
-            step=step,
-            average=average,
-            clip=clip,
-            error_bars=error_bars,
-            random_state=random_state,
-        )
-        self.target = target
-        self.bound = bound
+        self._keep(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -300,21 +261,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
         error_bars: bool = False,
         random_state: Rng = None,
     ) -> None:
-        super().__init__(
-            epsilon,
-            features=features,
-            mechanism=mechanism,
-            coding=coding,
-            levels=levels,
-            ridge=ridge,
-            batch=batch,
-            step=step,
-            average=average,
-            clip=clip,
-            error_bars=error_bars,
-            random_state=random_state,
-        )
-        self.classes = classes
+        self._keep(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ differ, noise, sampling and all.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -20,10 +20,8 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Categorical, Interval
-from noisette.guarantees import Guarantee
-from noisette.regression.channels import VectorChannel, channel_of
-from noisette.regression.designs import Design
-from noisette.regression.training import Model, Training
+from noisette.regression.moments import ProductReports
+from noisette.regression.training import Model
 
 _GROUPS = 60  # of users, from whose differences the error is estimated
 _PHASES = (0.25, 0.25, 0.5)  # shares of users that a logistic model's steps take; the last one has the error bars
@@ -77,7 +75,7 @@ class Coefficients:
 
 
 @dataclass(frozen=True)
-class Inference:
+class Inference(ProductReports):
     """Linear or logistic regression with error bars, from one private report of each user.
 
     Formula: a user reports, by one mechanism for the whole vector, h x_i x_j for all pairs of columns that are not
@@ -92,6 +90,7 @@ class Inference:
     *Utility*: `expected` says it beforehand. There are d (d + 3) / 2 numbers to report for d columns, so it is for a
     few columns; `Training` predicts better with many, and has no error bars.
 
+    >>> from noisette.regression import Design
     >>> rng = np.random.default_rng(1)
     >>> rows = rng.uniform(-1, 1, (50_000, 1))
     >>> found = Inference(Design((Interval(),)), Interval(), epsilon=2.0).run(rows, 0.5 * rows[:, 0], rng=7)
@@ -99,56 +98,11 @@ class Inference:
     (['cannot tell', 'above zero'], [0.0, 0.5])
     """
 
-    design: Design
-    target: Interval | Categorical
-    epsilon: float
-    _: KW_ONLY
-    mechanism: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.design.coding != "unit":
-            raise ValueError(f"Expected a design of coding='unit', got {self.design.coding!r}.")
-        _ = self.protocol, self.channel  # wrong options are refused now, not at the first report
-
-    @cached_property
-    def protocol(self) -> Training:
-        """Training on the same columns, whose checks and encodings are shared."""
-        return Training(self.design, self.target, self.epsilon)
-
-    @property
-    def _logistic(self) -> bool:
-        return isinstance(self.target, Categorical)
-
     @cached_property
     def kept(self) -> IntArray:
         """The columns of the model: all but the first category of each attribute."""
         owners, first = self.design.owners, np.append(True, np.diff(self.design.owners) > 0)
         return np.flatnonzero(~(first & self.design.categorical & (owners >= 0)))
-
-    @cached_property
-    def pairs(self) -> IntArray:
-        """The products to report, as rows (i, j) of places among the columns kept; j = d for the gradient."""
-        owners, categorical = self.design.owners[self.kept], self.design.categorical[self.kept]
-        width, found = len(self.kept), []
-        for i in range(width):
-            for j in range(i, width):
-                known = not self._logistic if i == 0 == j else owners[i] == owners[j] and categorical[i]
-                if not known:
-                    found.append((i, j))
-            found.append((i, width))
-        return np.asarray(found, dtype=np.int64)
-
-    @cached_property
-    def channel(self) -> VectorChannel:
-        """How the products leave a device; each two attributes have at most one that is not zero."""
-        longest = math.sqrt(self.design.most_products + self._logistic)
-        epsilon = _validate.epsilon(self.epsilon)
-        return channel_of(self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=longest)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a user's one report protects: her whole record."""
-        return self.channel.guarantee
 
     def report(self, weights: FloatArray, rows: FloatArray, target: FloatArray, *, rng: Rng = None) -> Any:
         """Return the private reports of some users: what a device does with the public weights and its own record."""
@@ -162,10 +116,7 @@ class Inference:
 
     def run(self, rows: Any, target: Any, *, clip: bool = False, rng: Rng = None) -> Coefficients:
         """Return the coefficients from a table, each row of it a user; who takes part in which step is drawn."""
-        matrix = self.design.encode(rows, outside="clip" if clip else "refuse")
-        values = self.protocol.encode_target(target, clip=clip)
-        if len(matrix) != len(values):
-            raise ValueError(f"Expected as many targets as rows, got {len(values)} and {len(matrix)}.")
+        matrix, values = self._encoded(rows, target, clip=clip)
         if len(matrix) < 4 * _GROUPS:
             raise ValueError(f"Expected at least {4 * _GROUPS} users for error bars, got {len(matrix)}.")
         source = _random.generator(rng)
@@ -185,16 +136,6 @@ class Inference:
     def _noise(self, users: int) -> float:
         """Return how far noise moves the eigenvalues of A: 2 s sqrt(d), s the standard error of an entry."""
         return 2 * math.sqrt(self.channel.noise / len(self.pairs) / users * len(self.kept))
-
-    def _moments(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return A and g from means of the products."""
-        width = len(self.kept)
-        table = np.zeros((width + 1, width + 1))
-        table[0, 0] = 1.0
-        table[self.pairs[:, 0], self.pairs[:, 1]] = table[self.pairs[:, 1], self.pairs[:, 0]] = means
-        own = np.flatnonzero(self.design.categorical[self.kept])
-        table[own, own] = table[0, own]
-        return table[:width, :width], table[:width, width]
 
     def _step(self, means: FloatArray, users: int, *, safe: bool = False) -> FloatArray:
         """Return (A/4)^-1 g, or A^-1 g; where it is ``safe``, without directions that may be noise alone."""
@@ -246,6 +187,7 @@ class Inference:
         categories that are equally frequent, and a target that hardly depends on them and takes its ends: that is the
         most it can vary. What users tell an effect is found four times in five at 95 %.
 
+        >>> from noisette.regression import Design
         >>> design = Design((Interval(0, 100),), names=("age",))
         >>> [round(Inference(design, Interval(), 2.0).expected(n)[1]["std_error"], 5) for n in (10_000, 40_000)]
         [0.00145, 0.00072]

@@ -1,4 +1,4 @@
-"""The alternative without rounds: each user reports second moments of her record once, and the server solves."""
+"""Without rounds: each user reports products of her columns once, and the server solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
-from noisette.domains import Interval
+from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
 from noisette.regression.channels import Gathered, VectorChannel, channel_of
 from noisette.regression.designs import BadValue, Design
@@ -38,7 +38,92 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class OneShot:
+class ProductReports:
+    """One private report of each user about products of her columns and her target: what two trainers share.
+
+    The columns are those ``kept`` of the design. What is known beforehand is not reported: a category's square is the
+    category, and two categories of one attribute never meet.
+    """
+
+    design: Design
+    target: Interval | Categorical
+    epsilon: float
+    _: KW_ONLY
+    mechanism: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.design.coding != "unit":
+            raise ValueError(f"Expected a design of coding='unit', got {self.design.coding!r}.")
+        _ = self.protocol, self.channel  # wrong options are refused now, not at the first report
+
+    @cached_property
+    def protocol(self) -> Training:
+        """Training on the same columns, whose checks, encodings and predictions are shared."""
+        return Training(self.design, self.target, self.epsilon)
+
+    @property
+    def _logistic(self) -> bool:
+        return isinstance(self.target, Categorical)
+
+    @cached_property
+    def kept(self) -> IntArray:
+        """The columns of the model."""
+        return np.arange(self.design.width)
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """The products to report, as rows (i, j) of places among the columns kept; j = d for the target."""
+        owners, categorical = self.design.owners[self.kept], self.design.categorical[self.kept]
+        width, found = len(self.kept), []
+        for i in range(width):
+            for j in range(i, width):
+                known = not self._logistic if i == 0 == j else owners[i] == owners[j] and categorical[i]
+                if not known:
+                    found.append((i, j))
+            found.append((i, width))
+        return np.asarray(found, dtype=np.int64)
+
+    @property
+    def radius(self) -> float:
+        """Largest length of the vector of products: each two attributes have at most one that is not zero."""
+        return math.sqrt(self.design.most_products + self._logistic)
+
+    @cached_property
+    def channel(self) -> VectorChannel:
+        """How the products leave a device."""
+        return self._channel()
+
+    def _channel(self, report: int | None = None) -> VectorChannel:
+        epsilon = _validate.epsilon(self.epsilon)
+        sizes: dict[str, Any] = {"dims": len(self.pairs), "bound": 1.0, "radius": self.radius}
+        return channel_of(self.mechanism, epsilon, report=report, **sizes)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a user's one report protects: her whole record."""
+        return self.channel.guarantee
+
+    def _encoded(self, rows: Any, target: Any, *, clip: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the design rows and the targets of some users on the model's scale."""
+        matrix = self.design.encode(rows, outside="clip" if clip else "refuse")
+        values = self.protocol.encode_target(target, clip=clip)
+        if len(matrix) != len(values):
+            raise ValueError(f"Expected as many targets as rows, got {len(values)} and {len(matrix)}.")
+        return matrix, values
+
+    def _moments(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the means of x x^T and of x y from the means of the products."""
+        width = len(self.kept)
+        table = np.zeros((width + 1, width + 1))
+        table[0, 0] = 1.0
+        table[self.pairs[:, 0], self.pairs[:, 1]] = table[self.pairs[:, 1], self.pairs[:, 0]] = means
+        own = np.flatnonzero(self.design.categorical[self.kept])
+        table[own, own] = table[0, own]
+        return table[:width, :width], table[:width, width]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShot(ProductReports):
     """Linear regression from products of two columns, or of a column and the target, reported once by each user.
 
     Formula: with x the design row and y the target on [-1, 1], the mechanism reports the vector of all x_i x_j and
@@ -58,56 +143,23 @@ class OneShot:
     array([0. , 0.5])
     """
 
-    design: Design
-    target: Interval
-    epsilon: float
-    _: KW_ONLY
-    mechanism: str = "auto"
     ridge: float = 1e-4
     entries: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Interval):
             raise TypeError(f"Expected target={self.target!r} to be an Interval: classes have no second moments.")
-        if self.design.coding != "unit":
-            raise ValueError(f"Expected a design of coding='unit', got {self.design.coding!r}.")
-        _ = self.protocol, self.channel  # wrong options are refused now, not at the first report
+        super().__post_init__()
 
     @cached_property
     def protocol(self) -> Training:
-        """Training on the same columns, whose checks, encodings and predictions are shared."""
+        """Training on the same columns, with the ridge."""
         return Training(self.design, self.target, self.epsilon, ridge=self.ridge)
 
     @cached_property
-    def pairs(self) -> IntArray:
-        """The products to report: rows (i, j) of columns, j = d for the target."""
-        width, owners, categorical = self.design.width, self.design.owners, self.design.categorical
-        found = []
-        for i in range(width):
-            for j in range(i, width):
-                same = owners[i] == owners[j]
-                if not (same and (i == 0 or categorical[i])):
-                    found.append((i, j))
-            found.append((i, width))
-        return np.asarray(found, dtype=np.int64)
-
-    @property
-    def radius(self) -> float:
-        """Largest length of the vector of products."""
-        return math.sqrt(self.design.most_products)
-
-    @cached_property
     def channel(self) -> VectorChannel:
-        """How the products leave a device."""
-        epsilon = _validate.epsilon(self.epsilon)
-        return channel_of(
-            self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=self.radius, report=self.entries
-        )
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a user's one report protects: her whole record."""
-        return self.channel.guarantee
+        """How the products, or as many of them as ``entries`` says, leave a device."""
+        return self._channel(self.entries)
 
     def products(self, rows: FloatArray, target: FloatArray) -> FloatArray:
         """Return the products of each user's design row and target."""
@@ -116,11 +168,7 @@ class OneShot:
 
     def report(self, rows: Any, target: Any, *, clip: bool = False, rng: Rng = None) -> Any:
         """Return the private reports of some users: what a device does with its own record."""
-        matrix = self.design.encode(rows, outside="clip" if clip else "refuse")
-        values = self.protocol.encode_target(target, clip=clip)
-        if len(matrix) != len(values):
-            raise ValueError(f"Expected as many targets as rows, got {len(values)} and {len(matrix)}.")
-        products = self.products(matrix, values)
+        products = self.products(*self._encoded(rows, target, clip=clip))
         return self.channel.privatize(products, products, rng=rng)
 
     def run(self, stream: Iterable[tuple[Any, Any]], *, clip: bool = False, rng: Rng = None) -> Solution:
@@ -163,16 +211,6 @@ class OneShot:
     def predict(self, solution: Solution, rows: Any) -> FloatArray:
         """Return the predicted target of each row."""
         return self.protocol.predict(solution.model, rows)
-
-    def _moments(self, products: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the means of x x^T and of x y from the means of the products."""
-        width = self.design.width
-        table = np.zeros((width + 1, width + 1))
-        table[self.pairs[:, 0], self.pairs[:, 1]] = table[self.pairs[:, 1], self.pairs[:, 0]] = products
-        table[0, 0] = 1.0
-        own = np.flatnonzero(self.design.categorical)
-        table[own, own] = table[0, own]
-        return table[:width, :width], table[:width, width]
 
     def _sources(self, weights: FloatArray) -> FloatArray:
         """Return how noise in each product enters b - A w: a column for each product."""
