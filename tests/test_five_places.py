@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 import noisette as nz
 from noisette.cli import verbs
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.mechanisms._base import Points, ScalarMechanism
 from noisette.mechanisms.build import fits, registered
 from noisette.mechanisms.categorical._base import CategoricalMechanism
@@ -192,13 +192,27 @@ class ToyVector(VectorMechanism):
         return Readout(self.support.low, span, self.domain.lows, self.domain.highs, Tail(span**2 / 4, 0.0))
 
 
+@dataclass(frozen=True)
+class ToyWithDelta(ToyNumber):
+    """The first toy once more, with a promise that may fail."""
+
+    _: KW_ONLY
+    delta: float = 0.0
+    name: ClassVar[str] = "toy-with-delta"
+    capabilities: ClassVar[Capabilities] = Capabilities((nz.Interval,), delta="needed")
+
+    @property
+    def guarantee(self) -> nz.Guarantee:
+        return nz.Guarantee(self.epsilon, self.delta)
+
+
 TOYS = (ToyNumber, ToyCategory, ToyVector)
 NAMES = [cls.name for cls in TOYS]
 
 
 @pytest.fixture(autouse=True)
 def catalogue() -> Iterator[None]:
-    with registered(*TOYS):
+    with registered(*TOYS, ToyWithDelta):
         yield
 
 
@@ -326,7 +340,7 @@ def test_regression() -> None:
 
 
 @pytest.mark.needs("flwr")
-@pytest.mark.parametrize("name", ["toy-number", "toy-vector"])
+@pytest.mark.parametrize("name", ["toy-number", "toy-vector", "toy-with-delta"])
 def test_federated_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flwr.supercore.task_identity import TaskIdentity
     from tests.federated.flower import DIMS, LocalGrid, model, moving_app

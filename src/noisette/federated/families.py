@@ -70,6 +70,11 @@ class Family:
         """The name of what one answer costs: "mu" of Gaussian noise, "epsilon" of everything else."""
         return "mu" if self.able.gaussian else "epsilon"
 
+    @property
+    def leaves_delta(self) -> bool:
+        """Whether an answer has an epsilon and a delta of its own, which is an option."""
+        return self.able.delta == "needed" and not self.able.gaussian
+
     def spent(self, epsilon: float | None, mu: float | None) -> dict[str, float]:
         """Return what one answer costs, by its name; the other way to say it is refused."""
         given = {"epsilon": epsilon, "mu": mu}

@@ -147,9 +147,12 @@ def calibrate(
     _check(model, TrustModel, "model")
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
     asked = dict(options or {})
-    probe = Channel(mechanism, layout, clip, options=asked, **{family(mechanism, asked).price: 1.0})
-    times = rounds * (probe.answers if unit == "record" else 1)
-    if probe.family.able.gaussian:  # mixing adds nothing
+    own = family(mechanism, asked)
+    times = rounds * (own.count(layout.dims) if unit == "record" else 1)
+    if own.leaves_delta:  # half of what may fail is for the answers, half for their composition
+        asked.setdefault("delta", target_delta / (2 * times))
+    probe = Channel(mechanism, layout, clip, options=asked, **{own.price: 1.0})
+    if own.able.gaussian:  # mixing adds nothing
         target_delta = _validate.delta(target_delta, positive=True)
         mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
         return replace(probe, mu=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
@@ -188,7 +191,7 @@ def _local(answer: Any, times: int, delta: float) -> Guarantee:
 
 def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guarantee, batch: int) -> Guarantee:
     """Return what holds behind a shuffler, never more than what holds without."""
-    if delta == 0 or channel.family.able.gaussian:
+    if delta == 0 or channel.answer.guarantee.delta > 0:
         return replace(local, model="shuffled", relation="replace")
     if batch == 1 or channel.answers == 1:
         return _shuffled(channel.answer, clients, delta, times)

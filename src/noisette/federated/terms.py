@@ -81,7 +81,7 @@ class Terms:
             batch=draft.batch,
             options=draft.options,
         )
-        return replace(draft, epsilon=found.epsilon, mu=found.mu)
+        return replace(draft, epsilon=found.epsilon, mu=found.mu, options=found.options)
 
     def channel(self, layout: ModelLayout) -> Channel:
         """Return the channel of the run's current round."""
@@ -113,7 +113,8 @@ class Terms:
 
     def leaves_options_fixed(self) -> bool:
         """Tell whether a client lets a server choose these options of the mechanism: none that weaken its guarantee."""
-        return set(self.options) <= family(self.mechanism).able.adjustable
+        own = family(self.mechanism)
+        return set(self.options) <= own.able.adjustable | ({"delta"} if own.leaves_delta else set())
 
     def key(self, layout: ModelLayout) -> str:
         """Return a name for what a client agrees to: other terms, another name. Clips may change from round to round.
