@@ -833,8 +833,6 @@ class Copy:
         seen = set[str]()
         touched = list[str]()
         for tests in (near, folder):
-            if touched and self.is_early(change):
-                break
             left = LONGEST
             for test in tests:  # file by file: what is noticed early needs no record of the others
                 own = {name: spent for name, (spent, hits) in self.record(test).items() if number in hits}

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import noisette as nz
 from noisette.mechanisms.tensor.gaussian import _noise, _sketches
+from noisette.mechanisms.tensor.gaussian._farthest import farthest
 from noisette.mechanisms.tensor.gaussian.modes import Mode
 
 MATRIX = np.asarray([[2.0, 0.5, 0.1, 0.0], [0.5, 1.0, -0.2, 0.3], [0.1, -0.2, 3.0, 0.4], [0.0, 0.3, 0.4, 1.5]])
@@ -67,3 +69,18 @@ def test_entries_beyond_the_digits_of_float64_are_computed_with_more(
     assert len(asked) <= below
     assert np.abs(fine - rough).max() <= 0.125 + 1e-9
     assert np.array_equal(rough, np.rint(rough * 4) / 4)
+
+
+@pytest.mark.parametrize("relation", ["element", "slice:0", "fibre:0"])
+@pytest.mark.parametrize("place", [0, 4095])
+def test_the_first_and_the_last_of_many_places_are_always_searched(relation: str, place: int) -> None:
+    """Some places of entries that may differ are drawn where there are more than 64: both corners are among them."""
+    shape, own, other = (4096, 2), np.full(4096, 1e-3), np.asarray([1.0, 2.0])
+    own[place] = 1.0
+    if relation == "fibre:0":
+        shape, own, other = (2, 4096), other, own
+    gap, length = farthest(nz.TensorDomain(shape, 0, 1), relation, [own, other])
+    entry = 1 if relation == "element" and place else 0  # the corner itself
+    wanted = {"element": 2.0 if entry else 1.0, "slice:0": 5.0**0.5, "fibre:0": 5.0**0.5}[relation]
+    assert length == pytest.approx(wanted, rel=1e-12)
+    assert np.flatnonzero(gap.sum(axis=1 if shape[0] == 4096 else 0)).tolist() == [place]
