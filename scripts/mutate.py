@@ -4,6 +4,8 @@ make mutate                                   13 changes in each of six areas
 make mutate ARGS="--area accounting --sample 30 --seed 5"
 make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"      every change of one line
 make mutate ARGS="--list --seed 5"            which changes a seed draws; none is made
+make mutate ARGS="--guards --area services"   changes of conditions behind which an error is raised, and guards dropped
+make mutate ARGS="--guards --only src/noisette/shuffler"     all of them in a folder
 
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
 constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, kept in
@@ -177,6 +179,7 @@ class Change:
     last: int = 0  # the last line of the statement's head
     inside: str = ""  # the function or method that it is in
     at_import: bool = False  # whether the statement is executed at import
+    guard: bool = False  # whether it is in a condition behind which nothing but an error is raised
 
     def apply(self, source: bytes) -> bytes:
         """Return the changed source."""
@@ -301,9 +304,11 @@ class _Sites(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
+        before = len(self.found)
         self.visit(node.test)
         if not node.orelse and all(isinstance(part, ast.Raise) for part in node.body):
             self.add(node, "pass", f"dropped the guard {self.text(node.test)[:60]!r}")
+            self.found[before:] = [replace(change, guard=True) for change in self.found[before:]]
             return
         for part in node.body + node.orelse:
             self.visit(part)
@@ -972,17 +977,22 @@ def shuffled(changes: list[Change], seed: int) -> list[Change]:
 
 def draw(arguments: argparse.Namespace) -> Iterator[tuple[str, Change]]:
     """Yield areas and changes of the sample."""
+    known = equivalent()
+
+    def wanted(change: Change) -> bool:
+        key = change.path, change.code, change.what
+        return (change.guard or not arguments.guards) and key not in known
+
     if arguments.only:
         name, _, line = arguments.only.partition(":")
-        area = next(area for area in AREAS if ROOT / name in files(area))
-        own = [change for change in sites(ROOT / name) if not line or change.line == int(line)]
-        yield from ((area, change) for change in own if is_program(change))
+        for area in AREAS:
+            own = [change for path in files(area) if path.is_relative_to(ROOT / name) for change in sites(path)]
+            own = [change for change in own if (not line or change.line == int(line)) and wanted(change)]
+            yield from ((area, change) for change in own if is_program(change))
         return
     areas = [area for area in AREAS if not arguments.area or arguments.area in area]
-    known = equivalent()
     for area in areas:
-        every = [change for path in files(area) for change in sites(path)]
-        every = [change for change in every if (change.path, change.code, change.what) not in known]
+        every = [change for path in files(area) for change in sites(path) if wanted(change)]
         chosen = filter(is_program, shuffled(every, arguments.seed))
         yield from ((area, change) for change in islice(chosen, arguments.sample))
 
@@ -1016,7 +1026,8 @@ def main() -> None:
     parser.add_argument("--area", help="part of an area's name; all areas by default")
     parser.add_argument("--sample", type=int, default=13, help="changes in each area")
     parser.add_argument("--seed", type=int, default=17, help="of the sample")
-    parser.add_argument("--only", metavar="FILE[:LINE]", help="every change of a file, or of one line of it")
+    parser.add_argument("--only", metavar="PATH[:LINE]", help="every change of a file or folder, or of one line")
+    parser.add_argument("--guards", action="store_true", help="only changes of guards: conditions of errors")
     parser.add_argument("--list", action="store_true", help="print the changes and make none")
     parser.add_argument("--write", action="store_true", help="write the table into CONTRIBUTING.md")
     arguments = parser.parse_args()

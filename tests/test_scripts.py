@@ -60,6 +60,9 @@ def test_every_kind_of_change_is_made_and_no_other(mutate: dict[str, Any]) -> No
         assert [part for part in CHANGES if part in text and part not in SOURCE], text
     for part in CHANGES:
         assert any(part in text for text in made), part
+    guards = [change.apply(SOURCE.encode()).decode() for change in finder.found if change.guard]
+    assert len(guards) == 2
+    assert all("if x <= LIMIT:" in text or "    pass\n    y" in text for text in guards)
 
 
 def test_the_tests_of_a_module_come_first(mutate: dict[str, Any]) -> None:
