@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from itertools import count
 
-_FIRST = 0.2  # seconds before the second attempt; each pause is twice the one before
-_LONGEST = 30.0
+_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
+_LONGEST_PAUSE = 30.0
 _PERHAPS_LATER = frozenset({408, 425, 429})  # too slow, too early, too many requests
 
 
@@ -18,7 +18,7 @@ def pauses(attempts: int | None = None) -> Iterator[float]:
     that failed together do not come back together.
     """
     for attempt in count() if attempts is None else range(attempts):
-        longest = min(_LONGEST, _FIRST * 2.0 ** min(attempt - 1, 60)) if attempt else 0.0
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt - 1, 60)) if attempt else 0.0
         yield longest * random.uniform(0.5, 1.0)
 
 

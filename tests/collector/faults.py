@@ -22,7 +22,9 @@ from noisette.survey.campaigns import Campaign
 
 REPORTS = "/campaigns/commute/reports"
 # digests wait in the log a million at a time; here so few that a kill comes while some go on into the tree
-_SERVE = "from noisette.collector.storage import sqlite; sqlite.MOST = 300; from noisette.cli import main; main()"
+_SERVE = (
+    "from noisette.collector.storage import sqlite; sqlite.MOST_DIGESTS = 300; from noisette.cli import main; main()"
+)
 
 
 def collector(folder: Path, database: str, *options: str) -> Process:

@@ -78,7 +78,7 @@ def test_a_bucket_holds_two_seconds_and_one_request_at_least(monkeypatch: pytest
     assert [limit.wait("a") for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5]  # no more than four are saved
     slow = RateLimit(0.25, clock=lambda: now[0])
     assert [slow.wait("a"), slow.wait("a")] == [0.0, 4.0]
-    monkeypatch.setattr(access, "_KEPT", 2)
+    monkeypatch.setattr(access, "_KEPT_ADDRESSES", 2)
     few = RateLimit(0.5, clock=lambda: now[0])
     assert [few.wait(one) for one in "abab"] == [0.0, 0.0, 2.0, 2.0]  # two are kept
     assert few.wait("c") == 0.0  # and the one that was seen longest ago is forgotten

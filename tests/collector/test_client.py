@@ -112,7 +112,7 @@ def device(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Client]]:
-    monkeypatch.setattr(_retry, "_FIRST", 0.0)
+    monkeypatch.setattr(_retry, "_FIRST_PAUSE", 0.0)
     made: list[Client] = []
 
     def build(**changes: Any) -> Client:

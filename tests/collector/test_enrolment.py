@@ -38,7 +38,7 @@ class Lossy(httpx.HTTPTransport):
 
 
 def test_a_code_answers_once(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_retry, "_FIRST", 0.0)
+    monkeypatch.setattr(_retry, "_FIRST_PAUSE", 0.0)
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
     with running(create_app([campaign], store, known_keys())) as url:
 

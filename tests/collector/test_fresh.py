@@ -23,7 +23,7 @@ class Undone(Exception):
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let so few digests wait that many go on in every transaction."""
-    monkeypatch.setattr(sqlite, "MOST", 200)
+    monkeypatch.setattr(sqlite, "MOST_DIGESTS", 200)
     monkeypatch.setattr(sqlite, "_UNSORTED_DIGESTS", 60)
     return 200
 

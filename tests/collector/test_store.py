@@ -260,11 +260,11 @@ def test_a_database_of_the_first_version_is_brought_along(
     sent = entries(campaign, 57)
     _old_database(url, campaign, sent)
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "_AT_ONCE", 10)
+        patch.setattr(migrations, "_ROWS_AT_ONCE", 10)
         patch.setattr(migrations.Batch, "columns", property(lambda _: 1 / 0))
         with pytest.raises(ZeroDivisionError):
             Store(url)
-    monkeypatch.setattr(migrations, "_AT_ONCE", 10)
+    monkeypatch.setattr(migrations, "_ROWS_AT_ONCE", 10)
     store = Store(url)
     assert store.register(campaign).mechanism.spec() == campaign.mechanism.spec()
     assert reconcile(store, campaign) == 57
@@ -402,7 +402,7 @@ def test_what_is_no_database_of_ours(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     Store(f"sqlite:///{path}").close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE noisette_collector SET version = 9")
+        connection.execute(f"UPDATE noisette_collector SET version = {tables.SCHEMA + 1}")
     connection.close()
     with pytest.raises(ValueError, match="version"):
         Store(f"sqlite:///{path}")

@@ -49,7 +49,7 @@ def test_a_restart_loses_no_point(tmp_path: Path) -> None:
 def test_errors_are_followed_though_nobody_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The points of the service's own thread are those that the dashboard would have added."""
     monkeypatch.setattr(tracks, "QUANTITIES", 3)  # of four
-    monkeypatch.setattr(tracks, "_EVERY", 0.01)
+    monkeypatch.setattr(tracks, "_SECONDS_BETWEEN", 0.01)
     monkeypatch.setattr(pages, "QUANTITIES", 3)
     campaign = store.register(Campaign.from_dict(COMMUTE))
     app = create_app([campaign], store, known_keys())
@@ -75,7 +75,7 @@ def test_a_database_that_is_away_does_not_end_the_tracker(store: Store, monkeypa
         asked.append(1)
         raise sa.exc.OperationalError("SELECT", {}, Exception("gone"))
 
-    monkeypatch.setattr(tracks, "_EVERY", 0.01)
+    monkeypatch.setattr(tracks, "_SECONDS_BETWEEN", 0.01)
     with monkeypatch.context() as patch:
         patch.setattr(store, "periods", away)
         tracker = Tracker(store, lambda: [campaign])
@@ -91,7 +91,7 @@ def _counts(store: Store) -> list[int]:
 
 
 def test_a_long_track_is_thinned(store: Store, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracks, "_LONGEST", 8)
+    monkeypatch.setattr(tracks, "_MOST_POINTS", 8)
     store.register(campaign)
     counts = [round(100 * 1.1**step) for step in range(60)]
     for users in counts:

@@ -45,7 +45,7 @@ EDGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "groups of too few": (lambda g: problem.run_lengths(replace(SHARES, groups=g)), (1, 1), (1, 2)),
     "groups of too many": (lambda g: problem.run_lengths(replace(SHARES, groups=g)), (2, 2), (3,)),
     "an empty group": (lambda g: problem.run_lengths(replace(SHARES, groups=g)), (3, 0), (2, 1)),
-    "a table too large": (channel.check_size, channel._LARGEST + 1.0, float(channel._LARGEST)),
+    "a table too large": (channel.check_size, channel._LARGEST_TABLE + 1.0, float(channel._LARGEST_TABLE)),
     "smoothing from below": (lambda s: fitted(smoothing=s), -1e-9, 0.0),
     "smoothing from above": (lambda s: fitted(smoothing=s), 0.5, 0.4999),
     "no round": (lambda n: fitted(max_iterations=n), 0, 1),

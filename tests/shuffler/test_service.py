@@ -120,7 +120,7 @@ def test_health(running: Running) -> None:
 @pytest.mark.long
 def test_ready_is_false_when_packets_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full store, and a server that does not answer: nothing that was accepted is lost, and /ready says why not."""
-    monkeypatch.setattr("noisette.shuffler.service._LOOK", 0.0)
+    monkeypatch.setattr("noisette.shuffler.service._SECONDS_BETWEEN", 0.0)
     secret_of = {f"client-{number}": new_secret() for number in range(60)}
     nobody = Http("http://127.0.0.1:9", client="shuffler", secret=new_secret(), attempts=1)
     shuffler, layout = Shuffler(tmp_path / "s.db", minimum=2, largest=2**18), PacketLayout(500, 500)

@@ -234,7 +234,7 @@ def test_files_are_read_and_written_in_pieces(
 ) -> None:
     """No more than a batch of rows is ever held, however many there are: counted, as memory is hard to measure."""
     monkeypatch.setattr("noisette.aggregation.tables._VALUES", 5 * 1000)
-    monkeypatch.setattr("noisette.survey.reports._BYTES", 1000 * survey.row.itemsize)
+    monkeypatch.setattr("noisette.survey.reports._BATCH_BYTES", 1000 * survey.row.itemsize)
     _people(PEOPLE).to_parquet(tmp_path / "people.parquet")
     held: list[int] = []
     made = SurveyReports.__post_init__

@@ -18,7 +18,7 @@ Amount = float | Decimal | Fraction
 
 PLACES = {"epsilon": 12, "delta": 18, "rho": 15}  # decimal places that are kept; debits round up, limits down
 UNSTATED = ""  # model and relation of an account that a former version opened
-_LARGEST = 2**62  # of the integers in a ledger's file
+_LARGEST_INTEGER = 2**62  # of the integers in a ledger's file
 _DIGITS = 30  # before the point: no such number fits, whatever its places
 _EXACT = Context(prec=400)
 
@@ -147,8 +147,8 @@ def in_units(value: Any, name: str, rounding: str) -> int:
         units = int(_EXACT.multiply(exact, Decimal(scale)).to_integral_value(rounding=rounding))
     if units < 0:
         raise ValueError(f"Expected {name}={value!r} >= 0.")
-    if units > _LARGEST:
-        raise ValueError(f"Expected {name}={value!r} <= {_LARGEST / scale:g}, the largest that a ledger holds.")
+    if units > _LARGEST_INTEGER:
+        raise ValueError(f"Expected {name}={value!r} <= {_LARGEST_INTEGER / scale:g}, the largest that a ledger holds.")
     return units
 
 

@@ -17,10 +17,10 @@ from noisette.core import EventDeclared, Mechanism, PrivacyEvent, RepeatedEvent
 from noisette.guarantees import Guarantee
 
 DOTS = 1000  # of a curve that is not known in closed form
-_LARGEST = 30.0  # above this epsilon only the worst case is looked at
+_LARGEST_EPSILON = 30.0  # above this epsilon only the worst case is looked at
 _ROUNDED_UP = 1 + 1e-9  # covers the rounding of sums
 _FLOATS = 700.0  # losses up to which exp of one is a float
-_SMALLEST = 1e-18  # where a curve that never ends is cut off
+_SMALLEST_DELTA = 1e-18  # where a curve that never ends is cut off
 
 
 @runtime_checkable
@@ -131,7 +131,7 @@ def privacy_curve(released: Mechanism | Guarantee | Curve, *, dots: int = DOTS) 
     dots = _validate.integer(dots, "dots", low=2)
     stated = released.guarantee
     worst = Curve.randomized_response(stated.epsilon, stated.delta)
-    if stated.epsilon > _LARGEST:
+    if stated.epsilon > _LARGEST_EPSILON:
         return worst
     happened = declared(released)
     if isinstance(happened, RepeatedEvent):
@@ -164,7 +164,7 @@ def _repeated(split: RepeatedEvent, worst: Curve, dots: int) -> Curve:
 def _integrated(found: list[PairLosses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
     """Return the largest delta over pairs of inputs, both ways, at each dot."""
     near = [losses.below(_FLOATS) for pair in found for losses in (pair, pair.swapped())]
-    if any(missing > _SMALLEST / 2 for _, missing in near):  # else what is added to delta covers it
+    if any(missing > _SMALLEST_DELTA / 2 for _, missing in near):  # else what is added to delta covers it
         return worst
     atoms = [losses.atoms() for losses, _ in near]
     if stated.delta == 0:
@@ -186,7 +186,7 @@ def _integrated(found: list[PairLosses], stated: Guarantee, worst: Curve, dots: 
         deltas = np.minimum(deltas, worst.delta(grid))
         deltas[-1] = 0.0
     else:
-        deltas += _SMALLEST
+        deltas += _SMALLEST_DELTA
     return Curve.through(interval, deltas)
 
 
@@ -211,7 +211,7 @@ def _reach(atoms: list[tuple[FloatArray, FloatArray]]) -> float:
     """Return an epsilon at which delta is negligible."""
 
     def large(epsilon: float) -> bool:
-        return any(float(_delta(a, np.asarray([epsilon]))[0]) >= _SMALLEST for a in atoms)
+        return any(float(_delta(a, np.asarray([epsilon]))[0]) >= _SMALLEST_DELTA for a in atoms)
 
     return narrowed(large, 0.0, max(float(losses.max()) for losses, _ in atoms), tolerance=1e-2)[1]
 

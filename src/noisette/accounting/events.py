@@ -10,7 +10,7 @@ from noisette.accounting.curves import DOTS, Curve, declared, privacy_curve
 from noisette.core import ConcentratedEvent, GaussianEvent, Mechanism
 from noisette.guarantees import Guarantee
 
-_LARGEST = 700.0  # exp(-epsilon) is no longer a float beyond
+_LARGEST_EPSILON = 700.0  # exp(-epsilon) is no longer a float beyond
 
 Releasable = Mechanism | Guarantee | Curve
 
@@ -69,7 +69,7 @@ def _one_event(released: Releasable, dp_accounting: Any) -> Any:
         return dp_accounting.ZCDpEvent(rho)
     curve = privacy_curve(released)
     epsilon, variation = float(curve.epsilons[-1]), float(curve.deltas[0])
-    if curve.deltas[-1] > 0 or epsilon > _LARGEST:
+    if curve.deltas[-1] > 0 or epsilon > _LARGEST_EPSILON:
         return dp_accounting.NonPrivateDpEvent()
     if variation == 0:
         return dp_accounting.NoOpDpEvent()

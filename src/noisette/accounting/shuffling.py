@@ -29,11 +29,11 @@ from noisette.guarantees import Guarantee
 
 Method = Literal["auto", "blanket", "clones", "closed-form"]
 
-_LARGEST = 30.0  # above this epsilon nothing is amplified that floats could show
+_LARGEST_EPSILON = 30.0  # above this epsilon nothing is amplified that floats could show
 _DOTS = 200  # of the curve of a shuffled release: they add 2e-4 to its epsilon
 _BINARY_DOTS = 400  # the same where a dot costs little
 _MISSED = 1e-25  # chance that the binomial windows leave out
-_SMALLEST = 1e-5  # below this epsilon likelihoods are too alike for their rounding, and epsilon alone is used
+_SMALLEST_EPSILON = 1e-5  # below this epsilon likelihoods are too alike for their rounding, and epsilon alone is used
 _SAME = 2.0**-42  # log-likelihoods closer than this are taken for one
 _SAME_MASS = 2.0**-46  # chances, relatively, of many users, closer than this are taken for one
 _ROUNDING = 2.0**-40  # of a difference of two likelihoods, in units of their sum: more than what was taken for one
@@ -151,7 +151,7 @@ def blankets(mechanism: Mechanism) -> list[Blanket]:
     >>> [round(b.share, 6) for b in blankets(Duchi(epsilon=1.0))]
     [0.537883]
     """
-    if mechanism.guarantee.matrix is not None or mechanism.guarantee.epsilon < _SMALLEST:
+    if mechanism.guarantee.matrix is not None or mechanism.guarantee.epsilon < _SMALLEST_EPSILON:
         return []
     found = likelihoods(mechanism)
     if found is None:
@@ -259,7 +259,7 @@ def shuffled(
     stated = _pure(released)
     local = compose(released, times, delta=delta)
     found = [local.epsilon]
-    if stated.epsilon <= _LARGEST and users > 1:
+    if stated.epsilon <= _LARGEST_EPSILON and users > 1:
         found += [_amplified(b, stated.epsilon, users, delta, times) for b in _chosen(released, stated, method)]
         if method == "closed-form":
             found.append(_by_formula(stated.epsilon, users, delta, times))
@@ -280,7 +280,7 @@ def shuffled_delta(released: Mechanism | Guarantee, users: int, epsilon: float) 
     if not epsilon >= 0:
         raise ValueError(f"Expected epsilon={epsilon!r} >= 0.")
     alone = float(Curve.randomized_response(stated.epsilon).delta(epsilon))
-    if stated.epsilon > _LARGEST or users == 1:
+    if stated.epsilon > _LARGEST_EPSILON or users == 1:
         return alone
     groups = ([Blanket.clones(stated.epsilon)], [] if isinstance(released, Guarantee) else blankets(released))
     return min([alone, *(max(float(b.delta(users, epsilon)[0]) for b in group) for group in groups if group)])

@@ -23,7 +23,7 @@ from noisette._validate import FloatArray
 from noisette.auditing import goodness
 from noisette.auditing.features import table
 
-_FEWEST = 100  # reports of a call whose mean is nearly normal
+_FEWEST_REPORTS = 100  # reports of a call whose mean is nearly normal
 _HEAVY = 5.0  # E[|z|^3] of z with variance 1; a Gaussian law has 1.6, a Laplace law 2.1
 _UNREPORTED = -1e12  # stands for an entry that a compact report leaves out
 _COLUMNS = 4  # of a vector that are looked at one by one
@@ -37,7 +37,7 @@ def balanced(calls: Sequence[Any], share: float) -> str | None:
     """
     tables = [table(reports) for reports in calls]
     size = min(len(rows) for rows in tables)
-    if size < _FEWEST:
+    if size < _FEWEST_REPORTS:
         return None
     for column in range(min(min(rows.shape[1] for rows in tables), _COLUMNS)):
         values = np.stack([rows[:size, column] for rows in tables])
@@ -63,7 +63,7 @@ def both_ends(calls: Sequence[Any], share: float) -> str | None:
     half = codes.shape[1] // 2
     products = codes[:, :half] * codes[:, ::-1][:, :half]
     spread = float(np.square(codes).mean()) * math.sqrt(max(products.size, 1))
-    if products.size < _FEWEST**2 or spread == 0:
+    if products.size < _FEWEST_REPORTS**2 or spread == 0:
         return None
     limit = 1.1 * math.sqrt(2 * math.log(2 / share))
     return "reports at both ends of a call depend on each other" if abs(products.sum()) > limit * spread else None

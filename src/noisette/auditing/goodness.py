@@ -19,7 +19,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.auditing.features import row_keys, table
 from noisette.mechanisms.vector.sampled import Reports
 
-_FEWEST = 100.0  # reports expected in a cell of a chi-square test
+_FEWEST_EXPECTED = 100.0  # reports expected in a cell of a chi-square test
 _LISTED = 4096  # different reports up to which each is a cell
 _COVERED = 0.99  # of the mass that these must hold
 _RESOLUTIONS = (8, 32, 128)  # cells of a lattice: few see a small difference, many a narrow one
@@ -100,7 +100,7 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
                     ]
                 )
                 expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / max(seen.sum(), 1)
-                if expected.min() >= _FEWEST:
+                if expected.min() >= _FEWEST_EXPECTED:
                     statistic = float(((seen - expected) ** 2 / expected).sum())
                     if float(chdtrc(residues - 1, statistic)) < share / 24:
                         return f"the last bits of entry {column} {what}"
@@ -124,7 +124,7 @@ def independence(calls: Sequence[Any], share: float) -> str | None:
         seen = seen[seen.sum(axis=1) > 0][:, seen.sum(axis=0) > 0]
         expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
         freedom = (seen.shape[0] - 1) * (seen.shape[1] - 1)
-        if freedom and expected.min() >= _FEWEST:
+        if freedom and expected.min() >= _FEWEST_EXPECTED:
             statistic = float(((seen - expected) ** 2 / expected).sum())
             if float(chdtrc(freedom, statistic)) < share / 4:
                 return f"{name} depend on each other"
@@ -150,7 +150,7 @@ def _repeated_distance(sides: Any, share: float) -> int | None:
     size = sides.shape[1]
     spread = sides - sides.mean(axis=1, keepdims=True)
     variance = float(np.mean(spread**2))
-    if variance == 0 or size * len(sides) < _FEWEST**2:
+    if variance == 0 or size * len(sides) < _FEWEST_EXPECTED**2:
         return None
     waves = np.abs(np.fft.rfft(spread, 2 * size)) ** 2
     products = np.fft.irfft(waves.sum(axis=0), 2 * size)[1 : size // 2 + 1]
@@ -247,9 +247,9 @@ def unlike(first: Any, second: Any, share: float) -> str | None:
     both = [row_keys(np.asarray(drawn, dtype=float).reshape(len(drawn), -1)) for drawn in (first, second)]
     kinds, codes = np.unique(np.concatenate(both), return_inverse=True)
     seen = np.stack([np.bincount(part, minlength=kinds.size) for part in np.split(codes, [len(both[0])])])
-    often = seen.sum(axis=0) >= 2 * _FEWEST
+    often = seen.sum(axis=0) >= 2 * _FEWEST_EXPECTED
     seen = np.column_stack([seen[:, often], seen[:, ~often].sum(axis=1)])
-    seen = seen[:, seen.sum(axis=0) >= 2 * _FEWEST]
+    seen = seen[:, seen.sum(axis=0) >= 2 * _FEWEST_EXPECTED]
     if seen.shape[1] < 2:
         return None
     expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
@@ -366,7 +366,7 @@ def _on_lattice(mechanism: Any, x: Any, values: FloatArray, atoms: _Atoms, unit:
     alone = np.isin(values, known) if known.size else np.zeros(values.size, dtype=bool)
     place = support.index(values[~alone])
     spikes = support.index(known)
-    if place.size < 10 * _FEWEST:
+    if place.size < 10 * _FEWEST_EXPECTED:
         return _counted(atoms.masses, atoms.counts, atoms.total, share)
     cut = place.size // 10  # edges are chosen on some of the reports, and the others are counted
 
@@ -391,7 +391,7 @@ def _on_lattice(mechanism: Any, x: Any, values: FloatArray, atoms: _Atoms, unit:
         rest = seen[0] + seen[-1] + trials - kept
         if _chi_square(np.append(seen[1:-1], rest), expected) < share / (4 * len(_RESOLUTIONS)):
             return "reports do not follow log_prob: privatize and it disagree"
-        if diffuse and kept / seen.size / 2 >= _FEWEST:
+        if diffuse and kept / seen.size / 2 >= _FEWEST_EXPECTED:
             odd = np.bincount(cell[np.mod(place[cut:], 2) == 1], minlength=seen.size)
             if _chi_square(np.concatenate([odd, seen - odd]), np.tile(seen / 2, 2)) < share / (4 * len(_RESOLUTIONS)):
                 return "the parity of places on the lattice is not uniform: it carries something"
@@ -465,7 +465,7 @@ def integrate(density: Any, edges: FloatArray) -> FloatArray:
 def _counted(masses: FloatArray, counts: IntArray, total: int, share: float) -> str | None:
     """Compare how often each report was sent with how often it should have been."""
     expected = total * masses
-    large = expected >= _FEWEST
+    large = expected >= _FEWEST_EXPECTED
     rest, left = float(total - counts[large].sum()), float(total - expected[large].sum())
     seen, wanted = np.append(counts[large], rest), np.append(expected[large], max(left, 0.0))
     if _chi_square(seen, wanted) < share:
@@ -493,10 +493,10 @@ def _repeats(masses: FloatArray, counts: IntArray, total: int, share: float) -> 
 def _chi_square(seen: Any, expected: Any) -> float:
     """Return the chance of a larger chi-square statistic, small cells put together; fixed by the number of reports."""
     counts, wanted = np.asarray(seen, dtype=float), np.asarray(expected, dtype=float)
-    large = wanted >= _FEWEST
+    large = wanted >= _FEWEST_EXPECTED
     counts = np.append(counts[large], counts[~large].sum())
     wanted = np.append(wanted[large], wanted[~large].sum())
-    if wanted[-1] < _FEWEST:
+    if wanted[-1] < _FEWEST_EXPECTED:
         if _poisson_tail(int(counts[-1]), wanted[-1] + 1.0) < 1e-15:
             return 0.0
         counts, wanted = counts[:-1], wanted[:-1]

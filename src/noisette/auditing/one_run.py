@@ -23,7 +23,7 @@ from noisette.guarantees import gaussian_epsilon
 
 _SHARES = (0.05, 0.2, 0.5, 1.0)  # of the canaries, that are guessed
 _ROUNDING = 1e-9  # that sums of up to a million terms may be off by, relatively
-_LARGEST = 64.0  # epsilon or mu that is looked for
+_LARGEST_BUDGET = 64.0  # epsilon or mu that is looked for
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _largest(refuted: Callable[[float], bool], precision: float) -> float:
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while refuted(high) and high < _LARGEST:
+    while refuted(high) and high < _LARGEST_BUDGET:
         low, high = high, 2 * high
     return narrowed(refuted, low, high, tolerance=precision)[0]
 

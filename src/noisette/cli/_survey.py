@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-_ROWS = 60  # of a table on a terminal; JSON has all
+_TERMINAL_ROWS = 60  # of a table on a terminal; JSON has all
 
 
 def plan_survey(
@@ -36,7 +36,7 @@ def plan_survey(
     used = made.to_dict()["mechanisms"]
     out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in used.items())))
     shown = table("question", "quantity", "group", ">±", "verdict")
-    for row in made.rows[:_ROWS]:
+    for row in made.rows[:_TERMINAL_ROWS]:
         cells = map(literal, (row.question, row.quantity, row.group))
         shown.add_row(*cells, number(HALF_WIDTH_95 * row.std_error, row.std_error), row.verdict)
     out.print(shown)
@@ -147,7 +147,7 @@ def estimate_survey(
         ">reports",
     )
     shown = table(*headers, *([">design effect"] if effects else []))
-    for row in rows[:_ROWS]:
+    for row in rows[:_TERMINAL_ROWS]:
         error = row["std_error"]
         numbers = (number(row[key], error) for key in ("value", "std_error", "low", "high"))
         cells = (literal(row[key]) for key in ("question", "quantity", "group"))
@@ -199,7 +199,7 @@ def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_jso
     out.print(f"[bold]{users:,} reports[/], compared by {literal(what)}")
     out.print(f"Guarantee: {describe(guarantee)}")
     shown = table("question", "quantity", "b - a", ">difference", f">{100 * level:.4g} % from", ">to", ">adjusted p")
-    for row in rows[:_ROWS]:
+    for row in rows[:_TERMINAL_ROWS]:
         cells = (literal(cell) for cell in (row["question"], row["quantity"], f"{row['b']} - {row['a']}"))
         numbers = (number(row[key], row["std_error"]) for key in ("difference", "low", "high"))
         shown.add_row(*cells, *numbers, f"{row['adjusted']:.2g}")
@@ -235,8 +235,8 @@ def _place(file: str) -> Path:
 
 
 def _more(out: Any, rows: int) -> None:
-    if rows > _ROWS:
-        out.print(f"... and {rows - _ROWS:,} more: --json prints all.", style="dim")
+    if rows > _TERMINAL_ROWS:
+        out.print(f"... and {rows - _TERMINAL_ROWS:,} more: --json prints all.", style="dim")
 
 
 def required(value: Any, name: str) -> Any:

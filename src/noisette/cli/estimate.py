@@ -16,7 +16,7 @@ from noisette.cli._sources import (
 )
 from noisette.core import Aggregate, Estimate
 
-_ROWS = 50  # of a table on a terminal; JSON has all
+_TERMINAL_ROWS = 50  # of a table on a terminal; JSON has all
 
 
 @click.command()
@@ -154,14 +154,14 @@ def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distribu
     headers = ("dimension", ">estimate", ">std. error", f">{100 * level:g}% from", ">to", ">reports")
     shown = table(*headers, *(["distribution"] if found else []))
     names = _names(result)
-    for row in range(min(_ROWS, result.value.size)):
+    for row in range(min(_TERMINAL_ROWS, result.value.size)):
         error = float(result.std_error[row])
         numbers = (number(float(v[row]), error) for v in (result.value, result.std_error, low, high))
         drawn = [sparks(found[row][1])] if found else []
         shown.add_row(literal(names[row]), *numbers, f"{int(result.count[row]):,}", *drawn)
     out.print(shown)
-    if result.value.size > _ROWS:
-        out.print(f"... and {result.value.size - _ROWS:,} more: --json prints all.", style="dim")
+    if result.value.size > _TERMINAL_ROWS:
+        out.print(f"... and {result.value.size - _TERMINAL_ROWS:,} more: --json prints all.", style="dim")
 
 
 def _what(mechanism: Any) -> str:

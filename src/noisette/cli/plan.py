@@ -11,7 +11,7 @@ import click
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
 from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
 
-_ROWS = 10  # break-even populations on a terminal; JSON has all
+_TERMINAL_ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
 _NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise[/]"}
 
@@ -254,7 +254,7 @@ def _show(made: Any, *, worst: bool) -> None:
     )
     if made.break_even:
         out.print("[bold]Break-even[/]: the first is better below, the second above")
-        for point in made.break_even[:_ROWS]:
+        for point in made.break_even[:_TERMINAL_ROWS]:
             out.print(f"  {point.a} and {point.b}: {point.population:,.0f} users")
-        if len(made.break_even) > _ROWS:
-            out.print(f"  ... and {len(made.break_even) - _ROWS:,} more: --json prints all.", style="dim")
+        if len(made.break_even) > _TERMINAL_ROWS:
+            out.print(f"  ... and {len(made.break_even) - _TERMINAL_ROWS:,} more: --json prints all.", style="dim")

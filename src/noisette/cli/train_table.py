@@ -12,7 +12,7 @@ from noisette.cli._options import parse_column_categories, parse_ranges, split_l
 from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
-_ROWS = 30
+_TERMINAL_ROWS = 30
 
 
 @click.command("train")
@@ -218,14 +218,14 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
     rest = (">standard error", ">95 % from", ">to", "verdict") if exact else ()
     shown = table("column", ">coefficient", *rest)
     first = record["intercept_error"] if exact else {"name": "(intercept)", "value": record["intercept"]}
-    for entry in [first, *record["coefficients"][:_ROWS]]:
+    for entry in [first, *record["coefficients"][:_TERMINAL_ROWS]]:
         errors = [number(entry[key]) for key in ("std_error", "low", "high")] + [entry["verdict"]] if exact else []
         shown.add_row(literal(entry["name"]), number(entry["value"]), *errors)
     out.print(shown)
     if exact:
         out.print(literal(record["verdict"]))
-    if len(record["coefficients"]) > _ROWS:
-        out.print(f"... and {len(record['coefficients']) - _ROWS:,} more: --json prints all.", style="dim")
+    if len(record["coefficients"]) > _TERMINAL_ROWS:
+        out.print(f"... and {len(record['coefficients']) - _TERMINAL_ROWS:,} more: --json prints all.", style="dim")
     if record["judgement"] is not None:
         found = record["judgement"]
         out.print(

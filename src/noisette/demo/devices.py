@@ -29,10 +29,10 @@ from noisette.device.tokens import new_secret, token
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 
-_AT_ONCE = 12  # connections
+_CONNECTIONS = 12  # connections
 _ATTEMPTS, _PATIENCE = 6, 120.0
-_BLOCK = 500  # devices simulated together
-_LOOK = 4.0  # seconds between two looks at the estimates
+_DEVICES_AT_ONCE = 500  # devices simulated together
+_SECONDS_BETWEEN = 4.0  # seconds between two looks at the estimates
 Watch = Callable[[dict[str, Any], float], None]
 _SERVE = [sys.executable, "-c", "from noisette.cli import main; main()", "serve"]
 _STOPPING = 15  # seconds to finish what has begun
@@ -105,16 +105,18 @@ def report(
     path, network = f"/campaigns/{campaign.id}/reports", _Network(collector)
     with (
         httpx.Client(base_url=collector.url, headers=collector.header("analyst"), timeout=_PATIENCE) as analyst,
-        ThreadPoolExecutor(_AT_ONCE) as threads,
+        ThreadPoolExecutor(_CONNECTIONS) as threads,
     ):
         try:
             sending = [threads.submit(network.post, path, body) for body in _bodies(campaign, devices, noise)]
-            pause = _LOOK
+            pause = _SECONDS_BETWEEN
             while wait(sending, timeout=pause).not_done:
                 asked = time.perf_counter()
                 looks.append(analyst.get(f"/campaigns/{campaign.id}/estimates").raise_for_status().json())
                 watch(looks[-1], time.perf_counter() - started)
-                pause = max(_LOOK, 5 * (time.perf_counter() - asked))  # a busy machine is left to the devices
+                pause = max(
+                    _SECONDS_BETWEEN, 5 * (time.perf_counter() - asked)
+                )  # a busy machine is left to the devices
             accepted = sum(one.result() for one in sending)
         finally:
             threads.shutdown(cancel_futures=True)
@@ -125,8 +127,8 @@ def report(
 def _bodies(campaign: Campaign, devices: Devices, noise: np.random.Generator) -> Iterator[bytes]:
     """Make what every device sends; what a device does alone is here done for some at once."""
     period, coded = period_at(campaign.period), devices.coded
-    for start in range(0, len(devices.sports), _BLOCK):
-        here = {name: values[start : start + _BLOCK] for name, values in coded.items()}
+    for start in range(0, len(devices.sports), _DEVICES_AT_ONCE):
+        here = {name: values[start : start + _DEVICES_AT_ONCE] for name, values in coded.items()}
         for row in campaign.privatize_coded(here, rng=noise):
             own = {"token": token(new_secret(), campaign.id, period), "key": uuid.uuid4().hex}
             body = {"version": VERSION, "period": period, "report": row[0].tolist()} | own

@@ -16,7 +16,7 @@ from noisette.demo.outcome import LEVEL, Outcome, chosen, planned_half_width, ro
 from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
-_SHOWN = 8  # mechanisms of a plan
+_SHOWN_MECHANISMS = 8  # mechanisms of a plan
 
 
 def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
@@ -93,7 +93,7 @@ def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
     own = (chosen(outcome.campaign, SIGNALS[0].name), chosen(outcome.campaign, SPORT))
     parts = []
     for title, made, name, scale in zip(("a number", "the favourite sport"), planned, own, (50, 100), strict=True):
-        shown = [one for place, one in enumerate(made.candidates) if place < _SHOWN or one.mechanism == name]
+        shown = [one for place, one in enumerate(made.candidates) if place < _SHOWN_MECHANISMS or one.mechanism == name]
         rows = []
         for one in shown:
             half = HALF_WIDTH_95 * scale * one.mse**0.5

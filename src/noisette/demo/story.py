@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noisette.demo.devices import Collector
     from noisette.survey.campaigns import Campaign
 
-_SHOWN = 6  # mechanisms of a plan
+_SHOWN_MECHANISMS = 6  # mechanisms of a plan
 _LIVE = (0, 4, 7, 8, 10)  # quantities that are shown while reports arrive
 
 
@@ -57,7 +57,7 @@ class Story:
         self._chapter("1. Plan: the error of every mechanism, before anything is collected")
         own = (chosen(campaign, SIGNALS[0].name), chosen(campaign, SPORT))
         shown = table("mechanism for a number", ">±", "", "for the sport", ">±", "")
-        for place in range(_SHOWN):
+        for place in range(_SHOWN_MECHANISMS):
             cells: list[str] = []
             for made, name, scale in zip(planned, own, (50, 100), strict=True):
                 candidate = made.candidates[place]

@@ -21,7 +21,7 @@ from noisette.mechanisms.graded.levelled import Pairs
 _HALVINGS, _AGREED = 14, 2e-6  # of a bin of inputs; change of a chance that is small enough
 _LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
 _REACH, _COUNTED_REACH = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
-_LARGEST = 50_000_000  # entries of a table
+_LARGEST_TABLE = 50_000_000  # entries of a table
 _WORTH_A_GRID = 1000  # reports to be put into bins
 # Lobatto's rule of five points: it looks at both ends, where a jump could hide
 _NODES = np.asarray([-1.0, -math.sqrt(3 / 7), 0.0, math.sqrt(3 / 7), 1.0])
@@ -154,9 +154,9 @@ def chances_at(mechanism: Mechanism, inputs: FloatArray, *, bins: int = 64) -> F
 
 def check_size(entries: float) -> None:
     """Refuse tables that would not fit the memory of a small machine."""
-    if entries > _LARGEST:
+    if entries > _LARGEST_TABLE:
         raise ValueError(
-            f"Expected a table of at most {_LARGEST} entries, got {entries:.0f}. Use fewer bins or reports."
+            f"Expected a table of at most {_LARGEST_TABLE} entries, got {entries:.0f}. Use fewer bins or reports."
         )
 
 

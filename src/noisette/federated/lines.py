@@ -22,7 +22,7 @@ from noisette.federated.layout import ModelLayout
 from noisette.guarantees import Claim, Guarantee
 from noisette.shuffler import PacketLayout, shuffled_blocks
 
-_LARGEST = 30.0  # an epsilon of an answer above it hides nothing
+_LARGEST_EPSILON = 30.0  # an epsilon of an answer above it hides nothing
 
 TrustModel = Literal["local", "shuffled"]
 PrivateUnit = Literal["record", "element"]
@@ -172,7 +172,7 @@ def _calibrated_by_packets(
     probe: Channel, epsilon: float, delta: float, rounds: int, clients: int, batch: int
 ) -> Channel:
     """Return the channel with the largest epsilon, found by halving, at which linked packets meet the target."""
-    low, high = epsilon / (probe.answers * rounds), min(epsilon, _LARGEST)
+    low, high = epsilon / (probe.answers * rounds), min(epsilon, _LARGEST_EPSILON)
 
     def holds(answer: float) -> bool:
         found = lines(replace(probe, epsilon=answer), rounds=rounds, clients=clients, delta=delta, batch=batch)

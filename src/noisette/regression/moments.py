@@ -19,7 +19,7 @@ from noisette.regression.channels import Gathered, VectorChannel, channel_of
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.training import Model, Training
 
-_USERS = 1 << 12  # users worked on at a time
+_USERS_AT_ONCE = 1 << 12  # users worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,8 @@ class OneShot(ProductReports):
         sums: Any = None
         for rows, target in stream:
             table, targets = np.asarray(rows), np.asarray(target)
-            for start in range(0, len(table), _USERS):
-                block = slice(start, start + _USERS)
+            for start in range(0, len(table), _USERS_AT_ONCE):
+                block = slice(start, start + _USERS_AT_ONCE)
                 try:
                     reports = self.report(table[block], targets[block], clip=clip, rng=source)
                 except BadValue as error:

@@ -21,8 +21,8 @@ from noisette.regression.channels import FIVE_LEVELS, Gathered, VectorChannel, c
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.losses import Logistic, Loss, Squared
 
-_USERS = 1 << 14  # users worked on at a time
-_FEWEST = 256  # users of a batch where the budget is so large that a formula would ask for fewer
+_USERS_AT_ONCE = 1 << 14  # users worked on at a time
+_SMALLEST_BATCH = 256  # users of a batch where the budget is so large that a formula would ask for fewer
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ class Training:
         if self.batch is not None:
             return self.batch
         dims = self.design.width
-        return max(_FEWEST, math.ceil(dims * math.log(dims) / self.epsilon**2))
+        return max(_SMALLEST_BATCH, math.ceil(dims * math.log(dims) / self.epsilon**2))
 
     def step_size(self, number: int) -> float:
         """Return gamma_t of batch t = 1, 2, ..."""
@@ -203,7 +203,7 @@ class Training:
         model, pending, start = state.model, state.pending, 0
         while start < len(table):
             missing = self.batch_users - (0 if pending is None else pending.users)
-            block = slice(start, start + min(missing, _USERS))
+            block = slice(start, start + min(missing, _USERS_AT_ONCE))
             try:
                 reports = self.report(model, table[block], targets[block], clip=clip, rng=source)
             except BadValue as error:

@@ -26,7 +26,7 @@ from noisette.shuffler.store import PostAccepted, PostRefused
 from noisette.shuffler.wire import Malformed
 
 LARGEST_BODY = 4 * 2**20
-_SHORTEST = 16  # letters of an operator's key
+_SHORTEST_KEY = 16  # letters of an operator's key
 
 
 class Operators:
@@ -34,8 +34,8 @@ class Operators:
 
     def __init__(self, keys: Mapping[str, str] | None = None) -> None:
         found = keys or {}
-        if not isinstance(found, Mapping) or any(len(str(key)) < _SHORTEST for key in found.values()):
-            raise ValueError(f"Expected operators as an object of names and keys of at least {_SHORTEST} letters.")
+        if not isinstance(found, Mapping) or any(len(str(key)) < _SHORTEST_KEY for key in found.values()):
+            raise ValueError(f"Expected operators as an object of names and keys of at least {_SHORTEST_KEY} letters.")
         self._digests = {name: _digest(str(key)) for name, key in found.items()}
         self._file: ChangingFile | None = None
 

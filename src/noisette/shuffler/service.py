@@ -22,7 +22,7 @@ from noisette.shuffler.forwarding import Forwarder, log
 from noisette.shuffler.sender import PATH, Http
 from noisette.shuffler.store import PostAccepted, Shuffler
 
-_LOOK = 1.0  # seconds between two trials whether packets can be stored, however often /ready is asked
+_SECONDS_BETWEEN = 1.0  # seconds between two trials whether packets can be stored, however often /ready is asked
 _LARGEST_LIST = 1 << 20  # bytes of names to enrol
 
 
@@ -104,12 +104,12 @@ class _Ready:
 
     def __init__(self, shuffler: Shuffler, forwarder: Forwarder) -> None:
         self._shuffler, self._forwarder = shuffler, forwarder
-        self._turn, self._looked, self._aside = threading.Lock(), -_LOOK, 0
+        self._turn, self._looked, self._aside = threading.Lock(), -_SECONDS_BETWEEN, 0
 
     def answer(self) -> Response:
         """Return 503 while packets would be refused or none can be forwarded; otherwise how many batches are aside."""
         with self._turn:
-            if time.monotonic() - self._looked >= _LOOK:
+            if time.monotonic() - self._looked >= _SECONDS_BETWEEN:
                 try:
                     self._shuffler.ping()
                 except (OSError, sqlite3.Error) as error:

@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/vnd.noisette.packets"
 
 _MAGIC = b"NZSH"
 _HEAD = struct.Struct(">4sBBIIII")  # magic, version, length of context; round, blocks, size of a packet, packets
-_BLOCK = struct.Struct(">I")
+_BLOCK_NUMBER = struct.Struct(">I")
 _LABEL = struct.Struct(">BIII")
 _LONGEST_CONTEXT = 200
 
@@ -66,7 +66,7 @@ class Frame:
         sizes = (self.round.number, self.round.blocks, self.packet_bytes, len(self.packets))
         parts = [_HEAD.pack(_MAGIC, VERSION, len(name), *sizes), name]
         for block, sealed in self.packets:
-            parts += (_BLOCK.pack(block), sealed)
+            parts += (_BLOCK_NUMBER.pack(block), sealed)
         return b"".join(parts)
 
     @classmethod
@@ -77,7 +77,7 @@ class Frame:
         magic, version, letters, number, blocks, size, count = _HEAD.unpack_from(body)
         if magic != _MAGIC or version != VERSION:
             raise Malformed(f"Expected a frame of version {VERSION}. Update noisette on the older side.")
-        start, step = _HEAD.size + letters, _BLOCK.size + size
+        start, step = _HEAD.size + letters, _BLOCK_NUMBER.size + size
         if not count or not size or len(body) != start + count * step:
             raise Malformed(f"Expected {count} packets of {size} bytes each, at least one, and nothing else.")
         try:
@@ -86,13 +86,13 @@ class Frame:
             raise Malformed(f"Expected a context in UTF-8 and 1 to {LARGEST_BLOCKS} blocks.") from error
         packets = []
         for at in range(start, len(body), step):
-            (block,) = _BLOCK.unpack_from(body, at)
+            (block,) = _BLOCK_NUMBER.unpack_from(body, at)
             if block >= blocks:
                 raise Malformed(f"Expected blocks below {blocks}, got {block}.")
-            packets.append((block, body[at + _BLOCK.size : at + step]))
+            packets.append((block, body[at + _BLOCK_NUMBER.size : at + step]))
         return cls(found, packets)
 
 
 def record_bytes(sealed_bytes: int) -> int:
     """Return how much of a frame one packet takes."""
-    return _BLOCK.size + sealed_bytes
+    return _BLOCK_NUMBER.size + sealed_bytes

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noisette.survey.results import Answer, Results
 
 _INK = "#1b4f72"
-_ROWS = 200  # of a table in a notebook
+_NOTEBOOK_ROWS = 200  # of a table in a notebook
 _BARS = 40  # of a histogram
 _HELD_BARS = 16  # of one with intervals: its bars are made of whole cells
 _HEIGHT = 220  # pixels of one question
@@ -122,6 +122,8 @@ def _traces(answer: Answer) -> list[Any]:
 
 def page(head: str, table: pd.DataFrame, note: str) -> str:
     """Return a table as a notebook shows it."""
-    shown = table.head(_ROWS).to_html(index=False, escape=True, float_format=lambda number: f"{number:.4g}", border=0)
-    more = f"<p>The first {_ROWS} of {len(table):,} rows.</p>" if len(table) > _ROWS else ""
+    shown = table.head(_NOTEBOOK_ROWS).to_html(
+        index=False, escape=True, float_format=lambda number: f"{number:.4g}", border=0
+    )
+    more = f"<p>The first {_NOTEBOOK_ROWS} of {len(table):,} rows.</p>" if len(table) > _NOTEBOOK_ROWS else ""
     return f"<h4>{escape(head)}</h4>{shown}{more}<p>{escape(note)}</p>"

@@ -19,7 +19,7 @@ from noisette.mechanisms.written import other_law
 from noisette.survey.survey import Rows, Survey
 
 FORMAT = "noisette-survey-reports"
-_BYTES = 1 << 23  # of reports in a row group and in a batch
+_BATCH_BYTES = 1 << 23  # of reports in a row group and in a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     fields = [pa.field(name, kind) for name, kind in zip(_names(survey), kinds, strict=True)]
     fields += [pa.field("cell", pa.uint16())] if survey.groups else []
     schema = pa.schema(fields, metadata=metadata_for(FORMAT, survey=json.dumps(survey.spec()), law=survey.law_sha256))
-    rows, users = max(1, _BYTES // survey.row.itemsize), 0
+    rows, users = max(1, _BATCH_BYTES // survey.row.itemsize), 0
     with whole_file(path) as stream:
         with parquet.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True) as writer:
             for batch in batches:
@@ -171,7 +171,7 @@ class ReportsFile:
 
     def batches(self) -> Iterator[SurveyReports]:
         """Yield the reports, some 8 MB at a time."""
-        size = max(1, _BYTES // self.survey.row.itemsize)
+        size = max(1, _BATCH_BYTES // self.survey.row.itemsize)
         with naming(self.path, DAMAGED), open_parquet(self.path) as source:
             for batch in source.iter_batches(batch_size=size):
                 rows = np.zeros(batch.num_rows, dtype=self.survey.row)

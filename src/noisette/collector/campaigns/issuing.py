@@ -22,7 +22,7 @@ from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 
-_LARGEST = 4096  # bytes of a request for a signature
+_LARGEST_REQUEST = 4096  # bytes of a request for a signature
 
 
 class Asked(BaseModel):
@@ -188,7 +188,7 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
     async def sign(campaign_id: str, request: Request) -> dict[str, str]:
         """Sign a blinded token for a user who has not had one in this period."""
         campaign = blinding(campaign_id)
-        asked = await read_model(request, Asked, _LARGEST)
+        asked = await read_model(request, Asked, _LARGEST_REQUEST)
         signed = await run_in_threadpool(issuer.sign, campaign, asked)
         request.state.logged = {"campaign": campaign_id}
         return {"signed": base64.b64encode(signed).decode("ascii")}

@@ -28,7 +28,7 @@ EARLY, LATE, OVER = "too-early", "too-late", "campaign-closed"  # why a report o
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _SPAN = re.compile(rf"\s*(\d+)\s*({'|'.join(_UNITS)})s?\s*")
-_LONGEST = timedelta(days=36500)
+_LONGEST_SPAN = timedelta(days=36500)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -159,7 +159,7 @@ def taking(campaign: Campaign, fields: Mapping[str, Any], since: datetime, until
             yield name
 
 
-ALWAYS = Life(late=_LONGEST)  # for whoever reads what was stored long ago
+ALWAYS = Life(late=_LONGEST_SPAN)  # for whoever reads what was stored long ago
 
 
 @lru_cache(maxsize=1024)
@@ -207,7 +207,7 @@ def _read_span(name: str, value: Any) -> timedelta | None:
     found = _SPAN.fullmatch(value) if isinstance(value, str) else None
     # more than ten digits are too long in any unit
     seconds = math.inf if found is None or len(found[1]) > 10 else int(found[1]) * _UNITS[found[2]]
-    if seconds > _LONGEST.total_seconds():
+    if seconds > _LONGEST_SPAN.total_seconds():
         raise ValueError(f"Expected {name}={value!r} to be a length of time, e.g. 7 days, 12 hours or 10 minutes.")
     return timedelta(seconds=seconds)
 

@@ -11,7 +11,7 @@ from noisette.collector.repeated import Repeated
 from noisette.collector.storage.store import Store
 from noisette.survey.campaigns import Campaign
 
-_EVERY = 1.0  # seconds between two looks at what others have changed
+_SECONDS_BETWEEN = 1.0  # seconds between two looks at what others have changed
 _KEEPING = 600  # looks between two deletions of what has expired
 
 
@@ -93,7 +93,7 @@ class Watch(Repeated):
     def __init__(
         self, store: Store, refresh: Callable[[], Any], reload: Callable[[], Any], keep_house: Callable[[], Any]
     ) -> None:
-        super().__init__("watch", _EVERY)
+        super().__init__("watch", _SECONDS_BETWEEN)
         self._store, self._refresh, self._reload, self._keep_house = store, refresh, reload, keep_house
         self._seen, self._looks = store.registry.changes(), 0
 

@@ -22,7 +22,7 @@ from noisette.survey.campaigns import Campaign
 LARGEST_BATCH = 10_000
 
 _HARMLESS_BYTES = 1 << 12  # bytes whose lists cost a parser nothing, however many there are
-_TOLD = 100  # reports of one body that are named as refused
+_NAMED_REFUSALS = 100  # reports of one body that are named as refused
 
 _Value = Annotated[
     Any, Field(description="What the mechanism sent: a number, or lists of numbers.", json_schema_extra={"example": 1})
@@ -261,7 +261,7 @@ def outside(body: Sequence[Batch]) -> list[Refusal]:
     found: list[Refusal] = []
     for batch in body:
         waiting = [(0, len(batch))]
-        while waiting and len(found) < _TOLD:
+        while waiting and len(found) < _NAMED_REFUSALS:
             first, end = waiting.pop()
             try:
                 batch.campaign.check(batch.rows[first:end])
@@ -282,7 +282,7 @@ def _impossible(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
             campaign.survey.rows([entry.report])
         except (TypeError, ValueError, OverflowError) as error:
             found.append(Refusal(index, "out-of-support", str(error)))
-            if len(found) == _TOLD:
+            if len(found) == _NAMED_REFUSALS:
                 break
     return found or [Refusal(0, "out-of-support", "Reports of different types in one batch. Send them apart.")]
 

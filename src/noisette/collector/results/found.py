@@ -8,7 +8,7 @@ from typing import Any
 from noisette.survey.campaigns import Campaign
 from noisette.survey.sums import Sums
 
-_SHOWN = 20  # texts
+_SHOWN_TEXTS = 20  # texts
 _GROWTH = 1.05  # times as many users make a new search worth its while
 
 
@@ -18,7 +18,7 @@ def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
     from noisette.survey.coding.texts import top_texts
 
     section, own = sums.about(name)
-    table = top_texts(search(section.mechanism, own, _SHOWN), level)
+    table = top_texts(search(section.mechanism, own, _SHOWN_TEXTS), level)
     return {"users": sums.users, "rows": table.to_dict("records"), "note": table.attrs["note"]}
 
 

@@ -22,7 +22,7 @@ from noisette.survey.questions import Number
 
 STATES = ("too early", "usable", "done")
 
-_TOLD = 3  # labels that a sentence names, the most frequent ones
+_NAMED_LABELS = 3  # labels that a sentence names, the most frequent ones
 _EARLY = 0.5  # of how far a quantity can be from a guess: a half-width above it says hardly more than the guess
 
 
@@ -96,9 +96,9 @@ def _error(row: dict[str, Any]) -> float | None:
 
 def _texts(campaign: Campaign, question: Topic, rows: list[dict[str, Any]]) -> str:
     """Say which texts are the most frequent."""
-    told = [(row | {"value": row["share"], "std_error": _error(row)}, row["text"]) for row in rows[:_TOLD]]
+    told = [(row | {"value": row["share"], "std_error": _error(row)}, row["text"]) for row in rows[:_NAMED_LABELS]]
     named = ", ".join(f"{_percent(row)} {text!r}" for row, text in told)
-    rest = f", and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
+    rest = f", and {len(rows) - _NAMED_LABELS} more" if len(rows) > _NAMED_LABELS else ""
     return f"{_asked(campaign, question)} {named or 'no text is frequent enough yet'}{rest}."
 
 
@@ -126,7 +126,7 @@ def _sentence(campaign: Campaign, question: Topic, rows: list[dict[str, Any]]) -
     """Say what the answers are, with the half-width of a 95 % interval."""
     asked = _asked(campaign, question)
     if question.tells == "shares":
-        named = sorted(zip(question.estimated, rows, strict=False), key=lambda pair: -pair[1]["value"])[:_TOLD]
+        named = sorted(zip(question.estimated, rows, strict=False), key=lambda pair: -pair[1]["value"])[:_NAMED_LABELS]
         parts = [f"{_percent(row)} {label}" for label, row in named]
         rest = len(rows) - len(named)
         return f"{asked} {', '.join(parts)}{f', and {rest} more' if rest else ''}."
@@ -141,7 +141,7 @@ def _sentence(campaign: Campaign, question: Topic, rows: list[dict[str, Any]]) -
         place, where, value = label.partition(" where ")
         after = _AFTER.get(place, place) + (f" for {value.partition('=')[2]}" if where else "")
         parts.append(f"{_figure(campaign, question, label, row)} {after}")
-    return f"{asked} {', '.join(parts[:_TOLD])}."
+    return f"{asked} {', '.join(parts[:_NAMED_LABELS])}."
 
 
 def _figure(campaign: Campaign, question: Topic, label: str, row: dict[str, Any]) -> str:

@@ -15,8 +15,8 @@ from noisette.survey.campaigns import Campaign
 
 _DAY = 86400.0
 _WINDOWS = (_DAY, 7 * _DAY, math.inf)  # the shortest of them in which enough users came is looked at
-_ENOUGH = 30  # users who make a pace
-_FEWEST = 3  # users from whom a guess is made at all
+_ENOUGH_USERS = 30  # users who make a pace
+_FEWEST_USERS = 3  # users from whom a guess is made at all
 _BINS = 12  # parts of a window, whose counts tell how unevenly users come
 _FINE, _COARSE = 1800.0, 3600.0  # a window up to the first has a count each few seconds, a longer one each hour
 _FAR = 3650 * _DAY  # beyond which nothing is guessed
@@ -57,9 +57,9 @@ def pace_of(points: Sequence[tuple[float, int]], users: int, now: float) -> Pace
     for window in _WINDOWS:
         start = max(float(moments[0]), now - window)
         came = users - float(np.interp(start, moments, counts))
-        if now - start > 0 and came >= _FEWEST:
+        if now - start > 0 and came >= _FEWEST_USERS:
             found = Pace(round(came), now - start, _unevenness(moments, counts, start, now))
-        if (found is not None and found.users >= _ENOUGH) or start == moments[0]:
+        if (found is not None and found.users >= _ENOUGH_USERS) or start == moments[0]:
             return found
     return found
 

@@ -27,7 +27,7 @@ from noisette.survey.batches import DIGEST_BYTES, pieces
 from noisette.survey.campaigns import Campaign
 from noisette.survey.sums import Sums
 
-_AT_ONCE = 5000
+_DIGESTS_AT_ONCE = 5000
 _BACKUP = "backup"
 
 
@@ -129,8 +129,8 @@ def _copy(source: sa.Connection, target: Store) -> dict[str, int]:
             continue
         counts[table.name] = 0
         columns = [one for one in table.c if one is not tables.audit.c.number]  # its lines are numbered anew, in order
-        query = sa.select(*columns).order_by(*table.primary_key).execution_options(yield_per=_AT_ONCE)
-        for found in source.execute(query).mappings().partitions(_AT_ONCE if table is tables.seen else 50):
+        query = sa.select(*columns).order_by(*table.primary_key).execution_options(yield_per=_DIGESTS_AT_ONCE)
+        for found in source.execute(query).mappings().partitions(_DIGESTS_AT_ONCE if table is tables.seen else 50):
             with target.writing() as connection:
                 rows = [dict(row) for row in found]
                 if table is tables.seen:

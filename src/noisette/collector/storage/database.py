@@ -28,7 +28,7 @@ DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not an
 
 Marks = npt.NDArray[np.int64]
 
-_AT_ONCE = 500  # digests looked up in one query
+_DIGESTS_AT_ONCE = 500  # digests looked up in one query
 _KEYS = ("campaign", "period", "group", "writer")
 _PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in _KEYS))
 _NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("layout", "users", "vector")}
@@ -158,8 +158,8 @@ class Database(ABC):
     def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Return the marks of those digests that are known."""
         found: dict[bytes, int] = {}
-        for start in range(0, len(digests), _AT_ONCE):
-            query = sa.select(tables.seen).where(tables.seen.c.digest.in_(digests[start : start + _AT_ONCE]))
+        for start in range(0, len(digests), _DIGESTS_AT_ONCE):
+            query = sa.select(tables.seen).where(tables.seen.c.digest.in_(digests[start : start + _DIGESTS_AT_ONCE]))
             found.update((bytes(digest), mark) for digest, mark in connection.execute(query))
         return found
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from noisette.survey.batches import Digests
 
-_FIRST = 1 << 20  # digests of the first level; each level has room for twice as many as the one before
+_FIRST_LEVEL = 1 << 20  # digests of the first level; each level has room for twice as many as the one before
 _EACH = 24  # bits of memory for a digest
 _SET = 5  # bits that a digest sets, all in one word of 64
 
@@ -32,7 +32,7 @@ class DigestFilter:
         """Suspect these from now on."""
         while len(digests):
             if not self._room:
-                self._room = _FIRST << len(self._levels)
+                self._room = _FIRST_LEVEL << len(self._levels)
                 self._levels.append(np.zeros(self._room * _EACH // 64, dtype=np.uint64))
             first, digests = digests[: self._room], digests[self._room :]
             self._room -= len(first)

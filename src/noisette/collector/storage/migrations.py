@@ -14,7 +14,7 @@ from noisette.collector.storage.database import Database, new_number
 from noisette.survey.batches import Batch, identities, key_digests
 from noisette.survey.campaigns import Campaign
 
-_AT_ONCE = 10_000
+_ROWS_AT_ONCE = 10_000
 
 
 def migrate(database: Database, connection: sa.Connection) -> None:
@@ -54,7 +54,7 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
         for period in connection.execute(query, {"campaign": name}).scalars().all():
             total, last = layout.nothing(), -1
             while found := connection.execute(
-                rows, {"campaign": name, "period": period, "last": last, "most": _AT_ONCE}
+                rows, {"campaign": name, "period": period, "last": last, "most": _ROWS_AT_ONCE}
             ).all():
                 last = found[-1].number
                 batch = _batch(campaign, period, found)

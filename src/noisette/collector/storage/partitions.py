@@ -21,9 +21,9 @@ from noisette.collector.storage.database import located, snapshot
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Sums
 
-_USERS = 200_000  # reports in a partition
-_BYTES = 1 << 23  # in a batch
-_AT_ONCE = 500  # blocks in one query
+_PARTITION_REPORTS = 200_000  # reports in a partition
+_BATCH_BYTES = 1 << 23  # in a batch
+_BLOCKS_AT_ONCE = 500  # blocks in one query
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class BlockPartition:
                     raise ValueError(f"block {number:,} is damaged: {len(raw):,} bytes for {users:,} reports.")
                 found += 1
                 kept.append(np.frombuffer(raw, dtype=self.row))
-                if sum(one.nbytes for one in kept) >= _BYTES:
+                if sum(one.nbytes for one in kept) >= _BATCH_BYTES:
                     yield np.concatenate(kept)
                     kept = []
         if found != len(self.numbers):
@@ -60,9 +60,9 @@ class BlockPartition:
 
     def _blocks(self, connection: sa.Connection) -> Iterator[Any]:
         """Yield number, users and rows of each block."""
-        for start in range(0, len(self.numbers), _AT_ONCE):
+        for start in range(0, len(self.numbers), _BLOCKS_AT_ONCE):
             yield from connection.execute(
-                self.query(self.numbers[start : start + _AT_ONCE]).execution_options(yield_per=1)
+                self.query(self.numbers[start : start + _BLOCKS_AT_ONCE]).execution_options(yield_per=1)
             )
 
     def query(self, numbers: tuple[int, ...]) -> sa.Select[Any]:
@@ -71,7 +71,9 @@ class BlockPartition:
         return sa.select(block.number, block.users, block.rows).where(block.number.in_(numbers))
 
 
-def split_campaign(url: str, campaign: str, *, period: str | None = None, users: int = _USERS) -> Partitioned[Sums]:
+def split_campaign(
+    url: str, campaign: str, *, period: str | None = None, users: int = _PARTITION_REPORTS
+) -> Partitioned[Sums]:
     """Cut the stored reports of a campaign's period, the only one by default, into partitions of about ``users``.
 
     They add up, over all public groups, to the bits of the sums that the collector keeps; of these only the number of

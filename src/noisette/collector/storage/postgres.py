@@ -42,8 +42,8 @@ _IDLE = 1.0  # seconds after which a connection is tried before it is used
 _FULL = 52 << 20  # bytes of the young table, of a million digests, after which it becomes a run
 _INSERTED_DIGESTS = 2000  # most that one statement inserts; more are sent by COPY
 _PAUSE = 0.05  # seconds between two trials to make a run
-_AT_ONCE = 1 << 20  # bytes that are read of a run at a time
-_BUSY = 7 << 20  # bytes of a young table that is left in its order: it holds hundreds of reports a transaction
+_READ_BYTES = 1 << 20  # bytes that are read of a run at a time
+_BUSY_BYTES = 7 << 20  # bytes of a young table that is left in its order: it holds hundreds of reports a transaction
 # commits wait for the disk; nobody waits for a database that hangs, nor a database for us
 _SETTINGS = (
     "-c synchronous_commit=on -c statement_timeout=60s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
@@ -394,7 +394,7 @@ class PostgresDatabase(Database):
         with self.engine.connect() as connection:
             tables_ = connection.exec_driver_sql(_UNORDERED).all()
         for name, size in tables_:
-            if size <= (_BUSY if name == "seen_young" else 2 * _FULL):
+            if size <= (_BUSY_BYTES if name == "seen_young" else 2 * _FULL):
                 with suppress(sa.exc.OperationalError), self.engine.begin() as connection:
                     connection.exec_driver_sql(f'LOCK TABLE "{name}" IN ACCESS EXCLUSIVE MODE NOWAIT')
                     connection.exec_driver_sql(f'CLUSTER "{name}" USING "{name}_pkey"')
@@ -415,7 +415,7 @@ def _read(copy: Any) -> Iterator[Digests]:
     skip = len(_COPY_HEAD)
     for chunk in copy:
         held += chunk
-        if len(held) >= _AT_ONCE:
+        if len(held) >= _READ_BYTES:
             whole = skip + (len(held) - skip) // _READ_ROW.itemsize * _READ_ROW.itemsize
             yield np.frombuffer(bytes(held[skip:whole]), dtype=_READ_ROW)["digest"]
             del held[:whole]

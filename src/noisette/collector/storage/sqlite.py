@@ -29,10 +29,12 @@ from noisette.collector.storage.database import Database, Marks
 from noisette.survey.batches import DIGEST_BYTES, Digests
 
 _LOCKED = 30  # seconds that one waits for another process's transaction
-MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
+MOST_DIGESTS = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
 _UNSORTED_DIGESTS = 1 << 14  # digests that are sorted by themselves before they are put among the others
-_BUSY = 1 << 17  # digests in the log of a service whose transactions hold so many reports that their order says little
+_BUSY_DIGESTS = (
+    1 << 17
+)  # digests in the log of a service whose transactions hold so many reports that their order says little
 _BITS = 12
 _PARTS = 1 << _BITS  # of the key space, by its first bits
 _SHIFT = np.uint64(64 - _BITS)
@@ -261,7 +263,7 @@ class DigestLog:
         """Take some of what waits into the tree; tell whether some is left, and let be what a busy service has."""
         self._replay(connection)
         held = len(self._many) + len(self._few)
-        if not held or held > _BUSY:
+        if not held or held > _BUSY_DIGESTS:
             return False
         turn = self._advance(connection, max(0, held - _UNSORTED_DIGESTS))
         connection.exec_driver_sql(_INSERT, (turn, b"", b""))
@@ -270,9 +272,9 @@ class DigestLog:
 
     def _settle(self, connection: sa.Connection, more: int) -> int:
         """Take parts into the tree, one after the other, if more would be too many; return whose turn is next."""
-        if len(self._many) + len(self._few) + more <= MOST:
+        if len(self._many) + len(self._few) + more <= MOST_DIGESTS:
             return self._turn
-        return self._advance(connection, int(MOST * (1 - _GULP)) - more)
+        return self._advance(connection, int(MOST_DIGESTS * (1 - _GULP)) - more)
 
     def _advance(self, connection: sa.Connection, room: int) -> int:
         """Take parts into the tree until this many are left; return whose turn is next."""

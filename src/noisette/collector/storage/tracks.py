@@ -17,9 +17,9 @@ from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 
 QUANTITIES = 50  # of one attribute that are followed, and drawn
-_EVERY = 5.0  # seconds between two looks
+_SECONDS_BETWEEN = 5.0  # seconds between two looks
 _GROWTH = 1.02  # of the users between two points
-_LONGEST = 500
+_MOST_POINTS = 500
 
 
 def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: bool) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
         row = {"campaign": campaign.id, "period": period, "users": users}
         with store.writing() as connection:
             store.database.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
-            if len(points) >= _LONGEST:
+            if len(points) >= _MOST_POINTS:
                 left_out = [count for count, _ in points[1::2]]
                 connection.execute(sa.delete(table).where(own, table.c.users.in_(left_out)))
                 points = points[::2]
@@ -50,7 +50,7 @@ class Tracker(Repeated):
     """Looks at campaigns now and then: errors are followed whether somebody watches or not."""
 
     def __init__(self, store: Store, campaigns: Callable[[], Iterable[Campaign]]) -> None:
-        super().__init__("tracking", _EVERY)
+        super().__init__("tracking", _SECONDS_BETWEEN)
         self._store, self._campaigns = store, campaigns
         self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
         self._before: dict[tuple[str, str], tuple[float, int]] = {}  # moment and users of the last look

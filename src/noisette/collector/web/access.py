@@ -17,8 +17,8 @@ from typing import Any
 ROLES = ("device", "analyst", "auditor", "operator")
 VIEWER = "viewer/"  # how the role of a link begins, with the campaign whose results it shows
 
-_SHORTEST = 16
-_KEPT = 10_000  # addresses that are remembered; whoever was seen longest ago is forgotten first
+_SHORTEST_KEY = 16
+_KEPT_ADDRESSES = 10_000  # addresses that are remembered; whoever was seen longest ago is forgotten first
 _ENROLMENT = "enrolment"  # no role: the secret behind the codes of users whose tokens are signed
 
 
@@ -59,9 +59,9 @@ class Keys:
         for role, keys in of_role.items():
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
                 raise ValueError(f"Expected the keys of role {role!r} to be a list of texts.")
-            if any(len(key) < _SHORTEST for key in keys):
+            if any(len(key) < _SHORTEST_KEY for key in keys):
                 raise ValueError(
-                    f"Expected keys of at least {_SHORTEST} characters; one of role {role!r} is shorter. "
+                    f"Expected keys of at least {_SHORTEST_KEY} characters; one of role {role!r} is shorter. "
                     "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
             if role == _ENROLMENT:
@@ -168,6 +168,6 @@ class RateLimit:
         left = min(self._most, left + (now - seen) * self._rate)
         allowed = left >= 1
         self._buckets[address] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > _KEPT:
+        if len(self._buckets) > _KEPT_ADDRESSES:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - left) / self._rate

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 ONCE = "once-"  # how the names of keys begin that work once
 
-_WAITING = 8  # plans that are asked for at a time
+_WAITING_PLANS = 8  # plans that are asked for at a time
 _LONGEST_HOST = 255  # of a name in DNS
-_DAYS = 30  # after which the keys of a console end
-_LARGEST = 1 << 18  # bytes of a survey
+_KEY_DAYS = 30  # after which the keys of a console end
+_LARGEST_SURVEY = 1 << 18  # bytes of a survey
 
 
 def once_key(registry: Any) -> str:
@@ -60,7 +60,7 @@ def add_console(app: FastAPI, service: Service) -> None:
             registry, name = service.store.registry, f"console-{secrets.token_hex(4)}"
             registry.end_key(who, who)  # of two who come with it one is refused here
             roles = ("operator", "analyst")
-            return {role: give_key(registry, f"{name}-{role}", role, _DAYS, who)["key"] for role in roles}
+            return {role: give_key(registry, f"{name}-{role}", role, _KEY_DAYS, who)["key"] for role in roles}
 
         try:
             made = await run_in_threadpool(exchange)
@@ -73,7 +73,7 @@ def add_console(app: FastAPI, service: Service) -> None:
     async def plan(request: Request) -> Response:
         """Return the error of every answer of a survey before anybody is asked, and a verdict; nothing is stored."""
         service.admit(request, ("operator", "analyst"))
-        body = await read_body(request, _LARGEST)
+        body = await read_body(request, _LARGEST_SURVEY)
 
         def planned() -> dict[str, Any]:
             campaign, _ = read_campaign(body)
@@ -85,7 +85,7 @@ def add_console(app: FastAPI, service: Service) -> None:
             made["obstacle"] = obstacle(campaign, service.mixed > 0)
             return made
 
-        if len(waiting) >= _WAITING:
+        if len(waiting) >= _WAITING_PLANS:
             raise Problem(503, "busy", "Other plans are being made. Try again.")
         waiting.add(id(request))
         try:
@@ -100,7 +100,7 @@ def add_console(app: FastAPI, service: Service) -> None:
     async def preview(request: Request) -> Response:
         """Return a survey as its page would be shown it; nothing is stored, and nothing can be sent."""
         service.admit(request, ("operator", "analyst"))
-        body = await read_body(request, _LARGEST)
+        body = await read_body(request, _LARGEST_SURVEY)
 
         def shown() -> dict[str, Any]:
             return rehearsed(*read_campaign(body), service.mixed > 0)

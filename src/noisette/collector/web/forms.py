@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FORM = "noisette.form"  # in the scope of a request that came through the door
 
-_LARGEST = 1 << 16  # bytes of one report, or of a request for a token
+_LARGEST_BODY = 1 << 16  # bytes of one report, or of a request for a token
 _PLACES = frozenset({"table", "certificate", "reports", "tokens"})
 
 
@@ -87,7 +87,10 @@ def _refused(request: Request) -> Response | None:
         body = {"reason": "forbidden", "detail": "Expected a request of the campaign's own page."}
         return JSONResponse(body, 403)
     size = request.headers.get("content-length", "")
-    if request.method == "POST" and not (size.isdecimal() and len(size) < 8 and int(size) <= _LARGEST):
-        body = {"reason": "too-large", "detail": f"Expected a body of at most {_LARGEST} bytes, of a stated length."}
+    if request.method == "POST" and not (size.isdecimal() and len(size) < 8 and int(size) <= _LARGEST_BODY):
+        body = {
+            "reason": "too-large",
+            "detail": f"Expected a body of at most {_LARGEST_BODY} bytes, of a stated length.",
+        }
         return JSONResponse(body, 413)
     return None

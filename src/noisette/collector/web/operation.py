@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CampaignId = Annotated[str, InPath(max_length=63, description="The campaign's id.")]
 KeyName = Annotated[str, InPath(max_length=64, description="The key's name.")]
 
-_LARGEST = 1 << 18  # bytes of a campaign
+_LARGEST_CAMPAIGN = 1 << 18  # bytes of a campaign
 _DEEPEST, _MOST_PARTS = 20, 100_000  # lists in lists, and values, of a campaign
 _REFUSED = answers(400, 401, 403, 404, 409, 413, 422, 429, 503)
 
@@ -94,7 +94,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
     async def open_campaign(request: Request) -> Response:
         """Open a campaign: the fields of its file, in JSON or YAML, with its life beside them."""
         who = operator(request)
-        body = await read_body(request, _LARGEST)
+        body = await read_body(request, _LARGEST_CAMPAIGN)
         campaign, life = await done(read_campaign, body)
         if campaign.signed and not service.keys.enrolment:
             raise Problem(422, "bad-change", "Expected a secret under 'enrolment' among the keys: tokens are signed.")

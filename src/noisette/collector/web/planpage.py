@@ -13,7 +13,7 @@ from noisette._terminal import HALF_WIDTH_95, describe, number
 from noisette.survey.campaigns import Campaign
 from noisette.survey.choosing import unit_plan
 
-_ROWS = 60  # quantities that are listed
+_LISTED_QUANTITIES = 60  # quantities that are listed
 _FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the target population, in the second table
 _STYLE = style()
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -93,10 +93,10 @@ def _errors(campaign: Campaign) -> str:
     """List the error of each quantity at the target population."""
     rows, judged = [], verdicts(campaign)
     listed = list(zip(campaign.quantities, campaign.predict().tolist(), _ranges(campaign), strict=True))
-    for name, error, span in listed[:_ROWS]:
+    for name, error, span in listed[:_LISTED_QUANTITIES]:
         half = HALF_WIDTH_95 * error
         rows.append([name, f"± {number(half, error)}", f"± {half / span:.2%}", judged[name]])
-    more = f" The first {_ROWS} of {len(listed):,} quantities." if len(listed) > _ROWS else ""
+    more = f" The first {_LISTED_QUANTITIES} of {len(listed):,} quantities." if len(listed) > _LISTED_QUANTITIES else ""
     caption = f"What {campaign.users:,} users tell.{more}"
     return _table(caption, ["Quantity", "±", "Of its range", "Verdict"], rows)
 

@@ -49,7 +49,7 @@ RATE = 2000.0  # requests a second from one address
 _STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400} | {EARLY: 425, LATE: 410, OVER: 410}
 _PERIODS = 8  # whose users the counters show
 _SENDING = frozenset({"reports", "tokens", "shuffled"})  # what a refusal of is a refused report: a wrong login is none
-_SHOWN = 100  # refusals of a batch that the answer lists
+_LISTED_REFUSALS = 100  # refusals of a batch that the answer lists
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
 Period = Annotated[str | None, Parameter(max_length=16, description="The current period by default.")]
@@ -385,7 +385,7 @@ def _password(credentials: str) -> str:
 
 def _refusals(refusals: tuple[Refusal, ...]) -> Response:
     first = refusals[0]
-    rows = [vars(one) for one in refusals[:_SHOWN]]
+    rows = [vars(one) for one in refusals[:_LISTED_REFUSALS]]
     body = {"reason": first.reason, "detail": first.detail, "refused": len(refusals), "reports": rows}
     return JSONResponse(body, _STATUS.get(first.reason, 422))
 

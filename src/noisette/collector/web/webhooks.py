@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noisette.collector.web.service import Service
 
 
-_EVERY = 5.0  # seconds between two looks
+_SECONDS_BETWEEN = 5.0  # seconds between two looks
 _PAUSES = (0.0, 2.0, 10.0, 60.0)  # seconds before each attempt
 _TIMEOUT = 10.0
 _QUIET = timedelta(days=1)  # without a report, after which they have stopped
@@ -87,7 +87,7 @@ class Webhooks(Repeated):
     """Looks what has happened to campaigns with an address, and calls it."""
 
     def __init__(
-        self, service: Service, *, local: bool = False, every: float = _EVERY, quiet: timedelta = _QUIET
+        self, service: Service, *, local: bool = False, every: float = _SECONDS_BETWEEN, quiet: timedelta = _QUIET
     ) -> None:
         super().__init__("webhooks", every)
         self._service, self._local, self._quiet = service, local, quiet

@@ -12,7 +12,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 _SHORTEST, _LONGEST = 0.02, 1.0  # seconds between looks for replies
-_FIRST = 16  # messages under way at first
+_FIRST_MESSAGES = 16  # messages under way at first
 _log = logging.getLogger("flwr")
 
 
@@ -63,7 +63,7 @@ class StreamingGrid(Grid):
         waiting = iter(messages)
         deadline = None if timeout is None else self._clock() + timeout
         under_way: set[str] = set()
-        pause, most = _SHORTEST, min(_FIRST, self.in_flight)
+        pause, most = _SHORTEST, min(_FIRST_MESSAGES, self.in_flight)
         while True:
             started = list(islice(waiting, most - len(under_way)))
             if started:

@@ -24,8 +24,8 @@ from noisette.mechanisms._base import BLOCK, blocks
 _LEAST_SHEARED = 32  # below this q the Fourier transform is faster
 _BINARY = (2, 4)  # q for which a transform of q^t signs is the fastest
 _SHIFTS_ONE_BY_ONE = 4  # shifts of the set in units of the order, up to which they are counted one by one
-_ROWS = 16  # of sums that are added to in turn: they stay in a core's cache
-_KEPT = 1 << 24  # numbers of a spectrum that is kept between calls
+_CACHED_ROWS = 16  # of sums that are added to in turn: they stay in a core's cache
+_KEPT_NUMBERS = 1 << 24  # numbers of a spectrum that is kept between calls
 _DOUBT = 1 / 8  # of a unit, up to which rounding a sum of a Fourier transform is safe
 
 
@@ -105,7 +105,7 @@ class Singer:
         # the error of a correlation is below a few units of rounding times log2(length) times both norms
         scale = 4 * math.log2(length) * math.sqrt(2 * self.block) * math.sqrt(float(found @ found))
         narrow = scale * float(np.finfo(np.float32).eps) < _DOUBT
-        kept = _spectrum if length <= _KEPT else _spectrum.__wrapped__
+        kept = _spectrum if length <= _KEPT_NUMBERS else _spectrum.__wrapped__
         spectrum = fft.rfft(found.astype(np.float32 if narrow else np.float64), length)
         np.conjugate(spectrum, out=spectrum)
         spectrum *= kept(self, length, narrow)
@@ -263,7 +263,7 @@ def _sheared(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     prime = len(values)
     twice = np.concatenate([values, values], axis=1)
     out = np.zeros_like(values)
-    for block in blocks(prime, _ROWS):
+    for block in blocks(prime, _CACHED_ROWS):
         rows = list(enumerate(out[block], block.start))
         for u, shifted in enumerate(twice):
             for w, row in rows:

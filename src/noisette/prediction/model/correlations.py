@@ -18,7 +18,7 @@ from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction.model import populations
 from noisette.prediction.model.responses import respond, scalar_domain
 
-MOST = 4096  # quantities up to which covariances are computed
+MOST_QUANTITIES = 4096  # quantities up to which covariances are computed
 
 
 def covariance(
@@ -33,7 +33,7 @@ def covariance(
     if mechanism.domain.shape == ():
         return _categories(mechanism, users, values, probs, distribution)
     dims = math.prod(mechanism.domain.shape)
-    if dims > MOST:
+    if dims > MOST_QUANTITIES:
         return None, False
     if isinstance(mechanism, Sampled):
         if np.ndim(values) != 2:
@@ -73,7 +73,7 @@ def _categories(
     if mechanism.kind != "frequency":
         return None, True
     pair = mechanism.covariances if isinstance(mechanism, CategoricalMechanism) else None
-    if pair is None or mechanism.domain.size > MOST:
+    if pair is None or mechanism.domain.size > MOST_QUANTITIES:
         return None, False
     population = populations.known(values, probs, distribution, mechanism.domain)
     assert population is not None  # the caller knows something
@@ -89,7 +89,7 @@ def _among_categories(frequency: FloatArray, pair: tuple[float, float]) -> Float
 def _records(mechanism: Any, users: int, values: Any, probs: Any) -> tuple[FloatArray | None, bool]:
     """Return the covariances within attributes, and those between attributes, which differ in who reports them."""
     groups: tuple[int, ...] = mechanism.groups
-    if sum(groups) > MOST or np.ndim(values) != 2:
+    if sum(groups) > MOST_QUANTITIES or np.ndim(values) != 2:
         return None, False
     rows, weights = _table(mechanism, values, probs)
     dims, report = mechanism.dims, mechanism.report

@@ -22,7 +22,7 @@ from noisette.survey.coding.axes import column_of, number_of
 if TYPE_CHECKING:
     from noisette.survey.questions import Question
 
-_SHOWN = 8  # labels or columns in a message
+_NAMED_LABELS = 8  # labels or columns in a message
 _WHOLE = 2.0**53  # whole numbers below are exact as floats
 
 
@@ -347,7 +347,7 @@ def needed(questions: Sequence[Question], groups: Iterable[str], present: Iterab
 
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            shown = ", ".join(map(repr, sorted(known)[:_SHOWN]))
+            shown = ", ".join(map(repr, sorted(known)[:_NAMED_LABELS]))
             raise ValueError(f"{source} lacks column {name!r}.{hint} The columns are {shown or 'none'}.")
     return wanted
 

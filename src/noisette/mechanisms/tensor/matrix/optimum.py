@@ -14,7 +14,7 @@ GAP = 1e-6
 _MEMORY = 8  # earlier steps that Anderson's extrapolation looks at
 _STEPS = 2000
 _PHASE = 100  # steps after which the other way to count cells has its turn
-_LONGEST = 3.0  # largest step of a log weight
+_LONGEST_STEP = 3.0  # largest step of a log weight
 _FAINT = 1e-4  # share below which a cell follows the plain fixed point
 _VANISHED = 60.0  # natural logs below the largest weight, where a cell's weight stays
 _PRUNINGS, _SLACK, _CUT = (25, 75, 175, 375, 775), 1e-3, 8.0  # when log weights of cells that stay slack are cut
@@ -125,5 +125,5 @@ def _extrapolated(places: list[FloatArray], moves: list[FloatArray], weight: Flo
     if even:
         share[move > -_SLACK] = 1.0
     mixed, *_ = np.linalg.lstsq(change * share[:, None], move * share, rcond=1e-8)
-    bold = np.clip(move - (shift + change) @ mixed, -_LONGEST, _LONGEST)
+    bold = np.clip(move - (shift + change) @ mixed, -_LONGEST_STEP, _LONGEST_STEP)
     return np.where(share > _FAINT, bold, move)
