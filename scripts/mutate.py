@@ -673,7 +673,8 @@ class Copy:
         start = time.monotonic()
         tables = [test for test in TABLES if (ROOT / test).is_file()]
         for change in [change for change in changes if change.at_import and tables]:
-            if (by := self.fails(change, {}, tables)) and self.sound(change, by):
+            own = (by for test in tables if (by := self.fails(change, {}, [test])) and self.sound(change, by))
+            if by := next(own, None):
                 yield change, by, time.monotonic() - start
                 changes = [other for other in changes if other != change]
             start = time.monotonic()
