@@ -1,8 +1,8 @@
 """Confidence intervals of the mean of reports that cannot say more or less than something, at any number of them.
 
-The normal interval needs reports of every kind: where none of 300 is false, it has no width. Here a report that nobody
-sent stands beside those that were sent, at the end of what one can say, and weights are random (Gaffke 2005). Where one
-report hardly moves the mean, half of it stands at either end (Jeffreys), since a whole one would hold too often.
+The normal interval has no width where all reports are the same, such as 300 of which none is false. Here one imaginary
+report is added, the least or the largest that a report can be, and reports get random weights (Gaffke 2005). Where one
+report hardly moves the mean, half of a report is added at either end (Jeffreys): a whole one makes intervals too wide.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def bounded_interval(
     both stands for its law. The lower end likewise, with both turned around. Where one report can move the mean by a
     quarter of its error, a = 1: for reports of two values that is Clopper and Pearson's interval, which holds at least
     as often as it says. Where it moves the mean by less than an eighth, a = 1/2: that is Jeffreys' interval, which
-    holds as often as it says on average. In between a falls evenly; at scores above 2 these parts are smaller by as
-    much.
+    holds as often as it says on average. In between a falls evenly; at a score z above 2 both parts are 2 / z of that.
 
     >>> low, high = bounded_interval(0.0, 0.0, 10, 0.0, 1.0, 1.959963984540054)
     >>> round(float(low), 4), round(float(high), 4)  # none of ten: 1 - 0.025^(1 / 10)
@@ -94,7 +93,7 @@ def _ends(given: list[FloatArray], place: Any) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         spread = np.where(count > 1, (count - 1) * error**2, 0.0)
         chance = ndtr(-np.abs(score))
-        near = (1 + np.where(np.isnan(careful), 1.0, careful)) / 2  # weight of a report at the end that is looked for
+        near = (1 + np.where(np.isnan(careful), 1.0, careful)) / 2  # of the imaginary report, at the end in question
         down = _quantile(value - low, spread, count, high - low, high - value, chance, near)
         up = _quantile(high - value, spread, count, high - low, value - low, chance, near)
         found = np.stack([value - down, value + up])
@@ -115,7 +114,7 @@ def _quantile(
 
     In units of the width the mean of the beta law lies at a share of the width from the nearer end of the room.
     """
-    shift = (near * room - (1 - near) * other) / (count + 1)  # of the mean, by the report that nobody sent
+    shift = (near * room - (1 - near) * other) / (count + 1)  # of the mean, by the imaginary report
     left = (room - shift) / width  # from the mean to the end of the room
     passed = (other + shift) / width
     squares = near * room**2 + (1 - near) * other**2 - (count + 1) * shift**2

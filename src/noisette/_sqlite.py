@@ -22,7 +22,7 @@ def connect(path: str | os.PathLike[str], *, timeout: float = 30.0, any_thread: 
 
 @contextmanager
 def transaction(database: sqlite3.Connection | str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
-    """Hold the only right to write to a connection, or to a file that is opened for this transaction alone."""
+    """Give a connection that nobody else writes beside; a file is opened for this one transaction."""
     if not isinstance(database, sqlite3.Connection):
         with closing(connect(database)) as opened, transaction(opened):
             yield opened

@@ -1,8 +1,8 @@
 """Sums with Gaussian noise over Poisson samples: their epsilon at any delta down to 1e-300, never below the truth.
 
 In units of the noise, an observer of one release distinguishes P = (1 - q) N(0, 1) + q N(m, 1) from Q = N(0, 1), either
-way (add-remove), or
-from Q = (1 - q) N(0, 1) + q N(-m, 1) (replace), m = 1 / noise_multiplier. No other pair of neighbours is further apart.
+way (add-remove), or from Q = (1 - q) N(0, 1) + q N(-m, 1) (replace), m = 1 / noise_multiplier. No other pair of
+neighbours is further apart.
 For replace: the divergence is the integral of (q p_x - c p_0 - e^eps q p_x')_+, c = (e^eps - 1)(1 - q), where x and x'
 are the shifts of the two examples. Its derivative in the angle between them has the sign of a normal variable's mean
 above a threshold, so opposite shifts are worst. Then the integrand is positive on a half-line, on which longer shifts

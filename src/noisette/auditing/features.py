@@ -57,8 +57,7 @@ def scorers(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
     """Learn scores that are high where the first input is the likelier one.
 
     Whole reports that were seen more than once are counted: for categories the counts say everything; elsewhere they
-    find
-    atoms. A single number is looked at from either end, for tails, and by the ratio of two densities. Of several
+    find atoms. A single number is looked at from either end, for tails, and by the ratio of two densities. Of several
     numbers the ratios are added up, as if they were independent, of all columns or of those that differ by more than
     chance; of sets of whole numbers those of what they hold. The direction that separates the two means best is looked
     at like a single number, and together with the direction of the common mean.

@@ -1,4 +1,4 @@
-"""Normal distributions of the truths: with mean and spread from the data, in units of the noise, and HDR4ME L2's."""
+"""Normal distributions of the truths: fitted to the data, fitted in units of the noise, and the one of HDR4ME L2."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Bell:
-    """N(mean, spread) for everyone, then without each fold: mean, its variance as an estimate, spread.
+    """A normal distribution fitted to all observations, and to those outside of each fold.
 
-    With ``tied`` the quotients of truth and noise follow it, not the truths; ``noise`` holds the mean standard error
-    and its mean square.
+    Each of ``parts`` is mean, the variance of that mean as an estimate, and spread; the first one is of all. With
+    ``tied`` the quotients of truth and noise follow the distribution, not the truths; ``noise`` holds the mean standard
+    error and its mean square.
     """
 
     parts: tuple[tuple[float, float, float], ...]

@@ -240,9 +240,8 @@ def _between(points: FloatArray) -> FloatArray:
 def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatArray) -> FloatArray:
     """Integrate the density over report bins, halving stretches until both halves agree with the whole.
 
-    Jumps of the density are closed in on down to the lattice. Stretches end at the input and at the mean report,
-    where a narrow peak would be, and around the mechanism's witnesses, among which are reports that stand out by
-    themselves.
+    Jumps of the density are closed in on down to the lattice. Stretches end at the input and at the mean report, where
+    a narrow peak would be, and around the mechanism's witnesses, among which are reports that stand out by themselves.
     """
     step = support.step
     moments = mechanism.moments(nodes)

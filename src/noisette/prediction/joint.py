@@ -142,9 +142,9 @@ def joint(
     vector has Sigma_jk = c E[x_j x_k] / n with the mechanism's own c, and one about a category the covariances of its
     supported categories. Duan 2024 takes all of them for zero.
 
-    The true values are given as for `deviation`. Rows that are whole vectors, or records, show how dimensions hang
-    together; one distribution for all of them takes dimensions for independent; nothing takes each at its worst.
-    Above 4,096 quantities dependence is left out: it is at most 1 / (d - 1) between two of them.
+    The true values are given as for `deviation`. Rows that are whole vectors, or records, show how dimensions depend on
+    each other; with one distribution for all of them dimensions are taken for independent; without values each is at
+    its worst. Above 4,096 quantities dependence is left out: it is at most 1 / (d - 1) between two of them.
 
     *Utility*: of plain averages of reports, see `deviation`.
     Duan 2024, Theorem 1.

@@ -32,7 +32,7 @@ from noisette.prediction.targets import (
     verdict,
 )
 
-_MOST_DIMS = 10_000_000  # with more, only the arrays of a plan would be in the way
+_MOST_DIMS = 10_000_000  # of a plan: its arrays would fill the memory beyond
 _NEARLY_BEST = 1.07  # times the least error, up to which a mechanism with short reports is taken
 Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 

@@ -22,8 +22,7 @@ class BreakEvenCurve:
     """Break-even populations of two mechanisms at each of some ``points`` of a parameter.
 
     ``populations`` has None where one mechanism always wins; ``winners`` names the one of the two that has the smaller
-    error
-    for the asked number of users, at each point.
+    error for the asked number of users, at each point.
     """
 
     a: str

@@ -15,7 +15,7 @@ from noisette.mechanisms.build import build
 
 _CELLS = Categorical(4)  # twice the class that the model names, plus the class that a person has
 _RIGHT = np.array([1.0, 0.0, 0.0, 1.0])  # the model is right about her
-_OVER = np.array([[0.0, 0.0, -1.0, 1.0], [1.0, -1.0, 0.0, 0.0]])  # is right, less always the first, or the second class
+_OVER = np.array([[0.0, 0.0, -1.0, 1.0], [1.0, -1.0, 0.0, 0.0]])  # the gain over always naming either class
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ def blur(mechanism: Any) -> float:
     """Return how badly the reports of a mechanism tell the shape of a distribution.
 
     Formula: of a distribution that is nearly even, sum over the first waves cos(pi k x) of the least variance with
-    with which one report estimates the wave's size, the inverse of its Fisher information.
+    which one report estimates the wave's size, the inverse of its Fisher information.
     """
     domain: Any = mechanism.domain
     chances = chances_at(mechanism, domain.low + _PLACED * (domain.high - domain.low), bins=BINS)

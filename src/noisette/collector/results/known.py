@@ -86,7 +86,7 @@ def known_so_far(
 
 
 def _error(row: dict[str, Any]) -> float | None:
-    """Return the error of which ± is so many: half of the interval where there is one, which need not be symmetric."""
+    """Return the standard error whose ± is half of the interval, where there is one: it need not be symmetric."""
     ends = [row.get("low"), row.get("high")]
     if all(end is not None and math.isfinite(end) for end in ends):
         return float(np.diff(np.asarray(ends, dtype=np.float64))[0]) / 2 / HALF_WIDTH_95

@@ -53,7 +53,7 @@ class AddedSums:
 
     @property
     def place(self) -> dict[str, Any]:
-        """The key of the row of sums, but for who writes it."""
+        """The key of the row of sums, without the number of its writer."""
         return {"campaign": self.campaign.id, "period": self.period, "group": self.group}
 
     @property
@@ -112,10 +112,10 @@ class Database(ABC):
         """Raise where the disk has no room left for reports, as far as can be seen from here."""
 
     def settle(self) -> None:  # noqa: B027  # only one has a log
-        """Give up an order of digests that a database keeps for its own sake."""
+        """Put digests that are kept in the order of their arrival into another order."""
 
     def prepare(self, connection: sa.Connection) -> None:  # noqa: B027  # only one has tables of its own
-        """Make what a database has beside the tables that all have."""
+        """Create the tables that only one kind of database has."""
 
     @abstractmethod
     def shrink_digests(self, connection: sa.Connection) -> None:

@@ -2,10 +2,9 @@
 
 An index of random digests costs more for each the larger it is. So new digests go into the table ``seen_young``, whose
 index refuses one that is there, whoever wrote it. When it is full, the table is renamed and never written to again: a
-*run*. Each process has a filter in memory (`noisette.collector.storage.filters`) that recognises nearly every new
-digest
-that it is in no run; the few others are looked up. Runs and the young table inherit from ``seen``, which shows all.
-The filter is never an authority: runs that it does not cover yet are looked through.
+*run*. Each process has a filter in memory (`noisette.collector.storage.filters`) that tells of nearly every new digest
+that it is in no run; the few others are looked up. Runs and the young table inherit from ``seen``, which shows all. The
+filter is never trusted alone: runs that it does not cover yet are looked through.
 
 Whoever inserts has the young table locked against renaming until he commits, and looks afterwards which table it was.
 So of the runs that there are then, none is new to him without his knowing.

@@ -1,10 +1,10 @@
 """SQLite behind the seam: one file with one writer, and a log before its index of digests.
 
 The index takes many digests of one place at once far faster than one of each. Tokens are random. Put into the tree as
-they come, each changes a page of its own, and a commit writes whole pages. So a
-transaction appends its digests to a log, one row for all, and takes into the tree those of the next parts of the key
-space, which have gathered there since those parts' last turn. What is in the log and not yet in the tree is in memory
-too, sorted; it is read from the log, never from what this process believes to have written.
+they come, each changes a page of its own, and a commit writes whole pages. So a transaction appends its digests to a
+log, one row for all, and takes into the tree those of the next parts of the key space, which have gathered there since
+those parts' last turn. What is in the log and not yet in the tree is in memory too, sorted; it is read from the log,
+never from what this process believes to have written.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Store:
             connection.execute(sa.update(tables.meta).values(version=tables.meta.c.version))
 
     def layout(self, campaign: Campaign) -> Layout:
-        """Return where the sums of a campaign lie, which is found once."""
+        """Return where each sum of a campaign lies in the vector; it is computed once."""
         found: Layout = campaign.layout
         return found
 
@@ -140,7 +140,7 @@ class Store:
     def add(self, batches: Sequence[Batch]) -> bool:
         """Store batches and add them to the sums in one transaction; if one of their reports is known, store nothing.
 
-        Which, `accept` finds out.
+        `accept` finds out which one it is.
         """
         whole = joined(batches)
         if not whole:

@@ -93,8 +93,7 @@ class DistributedPrivacy:
     rounds are answered. The client looks at the parameters of the aggregation: every client is everybody's neighbour,
     and no sum of fewer than ``plan.survivors`` honest clients is opened if at most ``colluding`` work for the server.
     Where an app raises, or returns numbers that are not finite, a zero update is sent in its place. All that is ever
-    sent
-    is part of an aggregation: whatever else is asked for is refused, in words that depend on the request alone.
+    sent is part of an aggregation: whatever else is asked for is refused, in words that depend on the request alone.
 
     On Flower the app, and its plan, come from whoever starts the run. The operator of a node has the last word, by
     ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6 colluding=100'``: it names the file, what all

@@ -1,9 +1,8 @@
 """Three-piece mechanisms on integers: one window of outputs is exp(epsilon) times as likely as each other output.
 
-N = w + m outputs; the window of w moves with the input over m + 1 places. Both w and m are integers and the
-chance of the window is a multiple of 2^-53, so the law is a table of rationals and its epsilon is certain.
-Places are whole numbers too: a mean report misses its value by up to 2^-32 of the domain's half-width, which
-`moments` states as bias.
+N = w + m outputs; the window of w moves with the input over m + 1 places. Both w and m are integers and the chance of
+the window is a multiple of 2^-53, so the law is a table of rationals and its epsilon is certain. Places are whole
+numbers too: a mean report misses its value by up to 2^-32 of the domain's half-width, which `moments` states as bias.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Counts, sums and squares of sampled reports in one pass, as machine code.
 
 Three weighted calls of `np.bincount` take three times as long. numba is imported with this module only, when the first
-reports are
-aggregated, and keeps what it compiles on disk.
+reports are aggregated, and keeps what it compiles on disk.
 """
 
 from __future__ import annotations

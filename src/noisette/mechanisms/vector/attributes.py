@@ -425,7 +425,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         try:
             return self._tally(rows, each)
         except ValueError:
-            self.check_support(rows)  # says which report of this mechanism it is
+            self.check_support(rows)  # its message shows the report
             raise
 
     def _tally(self, rows: npt.NDArray[Any], each: Callable[[int, npt.NDArray[Any]], None] | None) -> Tally:
@@ -441,7 +441,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
             own = order[ends[j] : ends[j + 1]]
             if own.size:
                 sent = values[own]
-                with np.errstate(invalid="ignore"):  # the same
+                with np.errstate(invalid="ignore"):  # what is no whole number is refused below
                     reports = self.unpack(inner, sent)
                 width = math.prod(reports.shape[1:])
                 if sent[:, width:].any() or not np.array_equal(reports.reshape(-1, width), sent[:, :width]):

@@ -93,11 +93,10 @@ def deviation(
     the distribution of t, with r = n m / d reports. The second term is the spread of the users who happen to report a
     dimension; Duan 2024 drops it. It is Var(t) (1/r - 1/n) for an unbiased mechanism.
 
-    The distribution is a histogram (``values`` and ``probs``), a sample (``values``), a named family
-    (``distribution``, see `noisette.prediction.named`), or unknown: then the result is that of the distribution of the
-    largest mean squared error, and ``range`` spans all of them. A mechanism for categories gives one number a
-    category; one for vectors takes the values of one dimension, or rows that are whole vectors and then gives one
-    number a dimension.
+    The distribution is a histogram (``values`` and ``probs``), a sample (``values``), a named family (``distribution``,
+    see `noisette.prediction.named`), or unknown: then the result is that of the distribution of the largest mean
+    squared error, and ``range`` spans all of them. A mechanism for categories gives one number a category; one for
+    vectors takes the values of one dimension, or rows that are whole vectors and then gives one number a dimension.
 
     *Utility*: of the plain average of the reports, as ``mechanism.moments`` describes them. Square wave as published is
     biased; ``aggregate`` undoes that bias, at the price of the variance that ``SquareWave(debiased=True)`` has.

@@ -88,7 +88,7 @@ class Columns:
         return blank
 
     def codes(self, name: str, labels: Sequence[str], *, missing: bool = False) -> IntArray:
-        """Return a column of labels as their places in a list; where one may be ``missing`` its place is after all."""
+        """Return a column of labels as their places in a list; a ``missing`` one has the place after the last."""
         import pyarrow as pa
 
         column = self._arrow(name)
@@ -281,7 +281,7 @@ class Columns:
                 raise ValueError(f"Expected one value a person in column {name!r}, got an array of {held.shape}.")
             try:
                 held = pa.array(held, from_pandas=True)
-            except (pa.ArrowException, OverflowError, ValueError):  # values of several kinds: the text shows the wrong
+            except (pa.ArrowException, OverflowError, ValueError):  # of several kinds: looked up as texts
                 held = pa.array([None if value is None else str(value) for value in held], pa.string())
         if isinstance(held, pa.ChunkedArray):
             held = held.combine_chunks()

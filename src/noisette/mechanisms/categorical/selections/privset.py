@@ -183,14 +183,17 @@ class PrivSet(SelectionMechanism):
 
     @cached_property
     def _weights(self) -> tuple[Fraction, Fraction]:
-        """How much likelier than if all sets were alike one is that meets the own items, and one that does not."""
+        """The weight of a set that meets the own items, and of one that does not, relative to an even law."""
         chance, without = Fraction(self._law.meeting, UNIT), self._law.apart
         return chance / (1 - without), (1 - chance) / without
 
     def _number(self, chosen: int) -> tuple[float, float]:
-        """Add up over how many of a set are options: of all sets, and apart from them of those that meet nothing."""
+        """Return the second and third absolute moment of the number that a report says, if so many are chosen.
+
+        They are sums over how many items of a set are options: of all sets, and of the sets that meet nothing own.
+        """
         size, most, length = self.domain.size, self.domain.most, self.length
-        found = np.arange(max(0, length - most), length + 1, dtype=np.float64)  # more than there are: of no weight
+        found = np.arange(max(0, length - most), length + 1, dtype=np.float64)  # beyond the options without weight
         whole = _log_comb(self.items, length)
         every = np.exp(_log_comb(size, found) + _log_comb(most, length - found) - whole)
         apart_too = np.exp(_log_comb(size - chosen, found) + _log_comb(chosen, length - found) - whole)
