@@ -16,7 +16,7 @@ import pytest
 
 import noisette as nz
 from noisette.auditing import blackbox, claims, membership, one_run
-from noisette.auditing.attacks import attack_on_losses
+from noisette.auditing.attacks import attack_by_scores, attack_on_losses
 from noisette.auditing.blackbox import Audit, _distinct, _draw, _Event, _surest, claim_of
 from noisette.auditing.exact import _level
 from noisette.auditing.features import _members
@@ -388,3 +388,22 @@ def test_losses_of_a_run_are_attacked_and_held_against_both_claims(tmp_path: Pat
         members, others = (loss_scores(sides[side]) for side in ("members", "others"))
         assert (found["claimed"], found["accountant"]) == (7.0, epsilon)
         assert found["lower_bound"] == membership.evaluate(members, others, confidence=0.999, rng=1).epsilon > 3
+
+
+def test_a_table_of_scores_is_judged_as_its_two_columns_are(tmp_path: Path) -> None:
+    """Of 7 members and 5 others, 31 of 35 pairs in the order that the attack claims; canaries one by one."""
+    inside, outside = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 1.0], [2.5, 2.0, 1.5, 0.5, 3.0]
+    rows = [f"{score},{member}" for member, scores in ((1, inside), (0, outside)) for score in scores]
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(["score,member", *rows]), encoding="utf-8")
+    found = attack_by_scores(path, claimed=1.0, delta=1e-5)
+    assert (found["members"], found["others"], found["delta"], found["confidence"]) == (7, 5, 1e-5, 0.999)
+    assert found["auc"]["value"] == pytest.approx(31 / 35, rel=1e-12)
+    told = membership.evaluate(np.asarray(inside), np.asarray(outside), delta=1e-5, confidence=0.999, rng=7)
+    assert {name: found[name] for name in dataclasses.asdict(told)} == dataclasses.asdict(told)
+    canaries = attack_by_scores(path, one_run=True)
+    run = one_run.one_run_bounds(np.asarray(inside + outside), np.arange(12) < 7, confidence=0.999)
+    assert {name: canaries[name] for name in dataclasses.asdict(run)} == dataclasses.asdict(run)
+    path.write_text("\n".join(["score,member", *rows, "1,2"]), encoding="utf-8")
+    with pytest.raises(ValueError, match="1 for members and 0 for others"):
+        attack_by_scores(path)
