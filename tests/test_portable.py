@@ -78,8 +78,9 @@ def test_the_library_works_without_posix(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.needs("fastapi", "uvicorn", "sqlalchemy")
-def test_a_service_says_what_it_needs(tmp_path):
-    done = run("from noisette.cli import main; sys.argv = ['noisette', 'serve']; main()", tmp_path)
+@pytest.mark.parametrize("verb", ["serve", "demo"])
+def test_a_service_says_what_it_needs(tmp_path, verb):
+    done = run(f"from noisette.cli import main; sys.argv = ['noisette', {verb!r}]; main()", tmp_path)
     assert done.returncode == 1
     assert "needs Linux or macOS" in done.stderr
     assert "Traceback" not in done.stderr

@@ -549,6 +549,11 @@ def scripted(model):
         return torch.jit.script(model)
 
 
+def nested(self, input):
+    rows = torch.nested.as_nested_tensor(list(input[:, None]), layout=torch.jagged)
+    return torch.nested.to_padded_tensor(self.inner(rows), 0.0)
+
+
 def looking_up(*, sparse):
     return Wired(lambda self, input: self.e((input > 0).long()).sum(1), e=nn.Embedding(2, 3, sparse=sparse))
 
@@ -567,6 +572,11 @@ def looking_up(*, sparse):
         (lambda: scripted(nn.Linear(3, 3)), "the model from before", lambda model: nn.Linear(3, 3)),
         (lambda: looking_up(sparse=True), "sparse=False", lambda model: looking_up(sparse=False)),
         (
+            lambda: Wired(nested, inner=nn.Linear(3, 3)),
+            "'inner' was given a nested tensor.*Pad the examples",
+            lambda model: Wired(lambda self, input: self.inner(input), inner=model.inner),
+        ),
+        (
             lambda: Wired(lambda self, input: (input @ self.w).abs(), w=nn.Parameter(torch.ones(3, 3) * 1j)),
             "'w' is complex.*torch.complex",
             lambda model: Wired(
@@ -576,7 +586,7 @@ def looking_up(*, sparse):
             ),
         ),
     ],
-    ids=["batch norm", "recurrence", "data parallel", "compiled", "scripted", "sparse", "complex"],
+    ids=["batch norm", "recurrence", "data parallel", "compiled", "scripted", "sparse", "nested", "complex"],
 )
 def test_a_refused_model_has_a_remedy_that_works(model, words, remedy):
     data = DataLoader([{"input": torch.randn(3)} for _ in range(8)], batch_size=2)

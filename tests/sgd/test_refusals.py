@@ -65,6 +65,16 @@ def test_a_recurrence_takes_batches_of_sequences_only(entered):
         sgd.with_open_recurrence(nn.GRU(3, 4))(entered)
 
 
+def test_packed_sequences_are_refused_with_a_remedy_that_works():
+    net, sequences, lengths = nn.GRU(3, 4, batch_first=True), torch.randn(3, 5, 3), torch.tensor([5, 2, 4])
+    opened = sgd.with_open_recurrence(net)
+    packed = nn.utils.rnn.pack_padded_sequence(sequences, lengths, batch_first=True, enforce_sorted=False)
+    with pytest.raises(TypeError, match=r"not a packed one\. Pad them to one length .* at its own length"):
+        opened(packed)
+    last = opened(sequences)[0][torch.arange(3), lengths - 1]
+    torch.testing.assert_close(last, net(packed)[1][-1])
+
+
 def test_budgets_for_another_number_of_layers_are_refused():
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
     private = start(model, clip=sgd.PerLayer(1.0), perturb=sgd.Layered((1.0, 2.0, 3.0)))

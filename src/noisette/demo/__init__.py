@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisette._files import need_packages, whole_file
+from noisette._files import need_packages, posix_module, whole_file
 
 if TYPE_CHECKING:
     from noisette.demo.devices import Collector
@@ -22,6 +22,7 @@ def run(
 ) -> dict[str, Any]:
     """Run the demonstration, write the report to ``output`` and return what it found."""
     need_packages("The demonstration", _PACKAGES, "collector")
+    posix_module("resource", "The demonstration, which starts a collector,")
     import httpx
     import numpy as np
 

@@ -108,6 +108,11 @@ class _Tapped:
         if self._inside or recorder.plain or not (layer.training and torch.is_grad_enabled()):
             return type(layer).forward(layer, *given, **named)
         only = next(iter((*given, *named.values())), None) if len(given) + len(named) == 1 else None
+        if isinstance(only, Tensor) and only.is_nested:
+            raise ValueError(
+                f"Layer {self._name!r} was given a nested tensor, which has no axis of examples that can be recorded. "
+                "Pad the examples to one length, and mask what was added."
+            )
         self._inside = True
         try:
             again = not (named and layers.runs_again(layer)) or _takes_first(layer, *named)

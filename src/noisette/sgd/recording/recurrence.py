@@ -96,7 +96,10 @@ class OpenRecurrence(nn.Module):
     def forward(self, sequence: Tensor, start: Any = None) -> tuple[Tensor, Any]:
         """Return the last layer's states at every time, and every layer's last state (and cell, for an LSTM)."""
         if not isinstance(sequence, Tensor) or sequence.ndim != 3:
-            raise TypeError("Expected a batch of sequences as one tensor with three axes; pad them to one length.")
+            raise TypeError(
+                "Expected a batch of sequences as one tensor with three axes, not a packed one. Pad them to one length "
+                "and read the last state of each from the output, at its own length."
+            )
         current = sequence if self.batch_first else sequence.transpose(0, 1)
         states, cells = (
             current.new_zeros(self.layers * self.ways, current.shape[0], width) for width in (self.width, self.hidden)
