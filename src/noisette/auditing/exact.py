@@ -14,6 +14,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._search import narrowed
+from noisette._special import gauss_legendre
 from noisette._validate import FloatArray
 from noisette.auditing import pairs
 from noisette.auditing.inputs import groups
@@ -304,7 +305,7 @@ def _run_sum(own: FloatArray, other: FloatArray, places: float, tilt: float) -> 
 
     if high - low < _DIRECT:
         return float(term(np.arange(low, high + 1)).sum())
-    ends, (node, weight) = np.linspace(low, high, _PANELS + 1), np.polynomial.legendre.leggauss(_NODES)
+    ends, (node, weight) = np.linspace(low, high, _PANELS + 1), gauss_legendre(_NODES)
     half = np.diff(ends)[:, None] / 2
     integral = float((term(ends[:-1, None] + half * (node + 1)) * weight * half).sum())
     first, last = term(low + np.arange(3.0)), term(high - np.arange(3.0))

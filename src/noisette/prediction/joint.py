@@ -13,6 +13,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from noisette import _validate
 from noisette._search import narrowed
+from noisette._special import gauss_legendre
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.prediction.model.correlations import covariance
@@ -95,7 +96,7 @@ class JointDeviation:
         """Mean of the largest absolute deviation: the integral of the chance that it is exceeded."""
         edge = float(np.max(np.abs(self.bias) + 9 * self.std)) + float(self.std.max())
         middle = float(np.max(np.abs(self.bias)))
-        nodes, weights = np.polynomial.legendre.leggauss(48)
+        nodes, weights = gauss_legendre(48)
         total = 0.0
         spread = float(self.std.max())
         cuts = sorted({0.0, middle, min(edge, middle + 3 * spread), min(edge, middle + 6 * spread), edge})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from noisette._special import gauss_legendre
 from noisette._validate import FloatArray
 
 _ENTRIES_ONE_BY_ONE = 64  # entries at the end that are added one by one
@@ -71,7 +72,7 @@ def _one_more(entry: float, std: float, rest: Rule) -> Rule:
     The size of an entry near 0 has no smooth density: it is integrated on each side.
     """
     low, high = max(abs(entry) - _REACH * std, 0.0), abs(entry) + _REACH * std
-    node, weight = np.polynomial.legendre.leggauss(_HALF)
+    node, weight = gauss_legendre(_HALF)
     sizes = low + (high - low) / 2 * (node + 1)
     facing, turned = (np.exp(-(((sizes - sign * abs(entry)) / std) ** 2) / 2) for sign in (1, -1))
     chances = weight * (facing + turned)
@@ -202,7 +203,7 @@ def _last_turn(x: float, y: float, s: float, t: float) -> float:
             math.pi,
         )
     )
-    node, weight = np.polynomial.legendre.leggauss(_NODES)
+    node, weight = gauss_legendre(_NODES)
     half = np.diff(edges)[:, None] / 2
     v = edges[:-1, None] + half * (node + 1)
     h = reach * np.cos(v)

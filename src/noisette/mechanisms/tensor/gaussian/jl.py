@@ -16,7 +16,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._search import narrowed
-from noisette._special import chdtr, chdtrc, gammaln, multigammaln
+from noisette._special import chdtr, chdtrc, gammaln, gauss_legendre, multigammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, Moments, Readout, Tail, Tally
@@ -337,7 +337,7 @@ class JohnsonLindenstrauss(BaseMechanism):
         spread = 14 * math.sqrt(2 * count) + 110
         edges = np.geomspace(max(count - spread, count * 1e-6, 1e-6), (count + spread) / small, _PANELS)
         edges = np.unique(np.concatenate([edges, [kink for kink in kinks if edges[0] < kink < edges[-1]]]))
-        node, weight = np.polynomial.legendre.leggauss(_NODES)
+        node, weight = gauss_legendre(_NODES)
         half = np.diff(edges)[:, None] / 2
         t = (edges[:-1, None] + half * (node + 1)).reshape(-1)
         log_mass = (count / 2 - 1) * np.log(t) - t / 2 - count / 2 * math.log(2) - float(gammaln(count / 2))

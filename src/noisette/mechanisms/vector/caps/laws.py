@@ -16,7 +16,7 @@ import numpy as np
 
 from noisette._random import ULP
 from noisette._search import narrowed
-from noisette._special import betainc, betaincc, erf, log_ndtr
+from noisette._special import betainc, betaincc, erf, gauss_legendre, log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import up
 from noisette.mechanisms.vector._vectors import log_half_beta
@@ -320,7 +320,7 @@ class Cap:
 
 def panels(low: float, high: float, count: int = 32) -> Pair:
     """Return nodes and weights of Gauss and Legendre's rule with 16 points in each of ``count`` equal parts."""
-    node, weight = np.polynomial.legendre.leggauss(16)
+    node, weight = gauss_legendre(16)
     width = (high - low) / count
     starts = low + width * np.arange(count)[:, None]
     return (starts + width * (node + 1) / 2).reshape(-1), np.tile(weight * width / 2, count)

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from noisette._special import gauss_legendre
 from noisette._validate import FloatArray, IntArray
 from noisette.mechanisms.categorical._base import UNIT, just_below
 
@@ -116,16 +117,10 @@ def top_sums(size: int, near: int) -> tuple[float, float]:
     """Return the expected sum of the ``near`` largest of ``size`` normal numbers, and that of their squares."""
     from scipy.special import bdtr, ndtr
 
-    x, weight = _nodes()
+    x, weight = gauss_legendre(400)
     x, weight = x * _FAR, weight * _FAR * size
     weight *= np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi) * bdtr(near - 1, size - 1, ndtr(-x))
     return float(weight @ x), float(weight @ x**2)
-
-
-@lru_cache(maxsize=1)
-def _nodes() -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of an integral over [-1, 1]: they take longer to find than what they integrate."""
-    return np.polynomial.legendre.leggauss(400)
 
 
 @lru_cache(maxsize=1)
