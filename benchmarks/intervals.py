@@ -105,9 +105,9 @@ def _optional_choice() -> Study:
     return Study(survey, 5000, draw, {"c=a": 4 / 7, "c=b": 2 / 7, "c=d": 1 / 7, "c answered": 0.7})
 
 
-def _quantiles(name: str, epsilon: float = 1.0) -> Study:
+def _quantiles(name: str, epsilon: float = 1.0, cells: int = 64) -> Study:
     ages = {"low": 17, "high": 90, "whole": True}
-    asked = nz.Number("x", want="quantiles", **(ages if name == "ages" else {"low": 0, "high": 1}))
+    asked = nz.Number("x", want="quantiles", cells=cells, **(ages if name == "ages" else {"low": 0, "high": 1}))
 
     def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
         if name == "beta":
@@ -470,6 +470,30 @@ def _texts() -> Looked:
     return Looked(survey, 6000, look, {"share of ab where found": 0.3, "share of ba where found": 0.2})
 
 
+def _short_texts() -> Looked:
+    """Words of three letters: one of those shown, drawn anew in every collection, and whether nobody has one of them.
+
+    The difference of a text drawn from its true share is a row of truth 0, and so is the number of false texts.
+    """
+    letters, people = list("abcdefghijklmnopqrstuvwxyz"), 10_000
+    words = ["".join(one) for one in np.random.default_rng(5).choice(letters, (1500, 3))]
+    words = list(dict.fromkeys(words))
+    shares = np.arange(1, len(words) + 1) ** -1.2
+    shares /= shares.sum()
+    known = dict(zip(words, shares.tolist(), strict=True))
+    survey = nz.Survey([nz.Text("t", longest=3, alphabet="".join(letters))], epsilon=4.0)
+
+    def look(rng: np.random.Generator) -> list[Row]:
+        answers = np.asarray(words)[rng.choice(len(words), people, p=shares)]
+        table = survey.estimate(survey.privatize({"t": answers}, rng=rng))["t"].top(20)
+        row = table.iloc[int(rng.integers(len(table)))]
+        truth, false = known.get(row["text"], 0.0), float((~table["text"].isin(words)).sum())
+        own = (row["share"] - truth, row["std_error"], row["low"] - truth, row["high"] - truth)
+        return [_seen(own), (false, 1.0, false, false)]
+
+    return Looked(survey, people, look, {"share of a text shown": 0.0, "no false text": 0.0})
+
+
 STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "crosstab": _crosstab,
     "mean within a choice": _within,
@@ -481,6 +505,7 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "optional choice": _optional_choice,
     "quantiles, beta": lambda: _quantiles("beta"),
     "quantiles, bimodal": lambda: _quantiles("bimodal"),
+    "quantiles, beta, 256 cells": lambda: _quantiles("beta", 2.0, 256),
     "quantiles, whole ages": lambda: _quantiles("ages"),
     "ranges": _ranges,
     "variance": _variance,
@@ -498,6 +523,7 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "difference of texts": _difference_of_texts,
     "difference looked at daily": _daily,
     "texts": _texts,
+    "texts of three letters": _short_texts,
     "few people: one label": lambda: _few_choice(4.0, 300),
     "few people: one label at epsilon 8": lambda: _few_choice(8.0, 300),
     "few people: rare labels at epsilon 12": lambda: _few_choice(12.0, 100, (0.96, 0.03, 0.01)),

@@ -2,7 +2,7 @@
 
 python benchmarks/texts.py coverage [COLLECTIONS]     shown texts, false alarms and coverage of 95 % intervals
 python benchmarks/texts.py million [USERS]            24 bytes of any characters, epsilon 4, on one core
-python benchmarks/texts.py peer PYTHON [USERS] [SEEDS]    pure-ldp's setting, 3 letters, beside it in that environment
+python benchmarks/texts.py peer PYTHON [USERS] [SEEDS] [EPSILON]    pure-ldp's setting, 3 letters, beside it
 """
 
 from __future__ import annotations
@@ -88,11 +88,12 @@ def place(text):
     for letter in text:
         number = number * len(letters) + letters.index(letter)
     return number
-shape = dict(epsilon=4.0, start_length=1, max_string_length=3, fragment_length=1, alphabet=list(letters))
+shape = dict(epsilon=told["epsilon"], start_length=1, max_string_length=3, fragment_length=1, alphabet=list(letters))
 random.seed(1)
 start = time.process_time()
-client = PEMClient(**shape, index_mapper=place, fo_client=LHClient(4.0, 1, use_olh=True, index_mapper=place))
-server = PEMServer(**shape, index_mapper=place, fo_server=LHServer(4.0, 1, use_olh=True, index_mapper=place))
+oracle = dict(epsilon=told["epsilon"], d=1, use_olh=True, index_mapper=place)
+client = PEMClient(**shape, index_mapper=place, fo_client=LHClient(**oracle))
+server = PEMServer(**shape, index_mapper=place, fo_server=LHServer(**oracle))
 for answer in told["answers"]:
     server.aggregate(client.privatise(answer))
 found = server.find_heavy_hitters(k=20)[0]
@@ -100,20 +101,20 @@ print(json.dumps({"found": list(found), "seconds": time.process_time() - start})
 """
 
 
-def peer(python: str, users: int, seeds: int) -> None:
-    """Find the top 20 of words of three letters, by pure-ldp and by ours, on the same answers, at epsilon 4.
+def peer(python: str, users: int = 10_000, seeds: int = 10, epsilon: float = 4.0) -> None:
+    """Find the top 20 of words of three letters, by pure-ldp in the environment of ``python`` and by ours.
 
     F1 is 2 x right / (told + 20): pure-ldp tells 20 words, ours those that it shows with intervals.
     """
     letters = "abcdefghijklmnopqrstuvwxyz"
-    m = nz.PrefixExtending(4.0, nz.Texts(3, alphabet=letters))
+    m = nz.PrefixExtending(epsilon, nz.Texts(3, alphabet=letters))
     search(m, m.tally(m.privatize(["abc"] * 1000, rng=1)).total, 20)  # compile
     table: dict[str, list[tuple[float, float, float]]] = {"pure-ldp": [], "ours": [], "our first 20": []}
     for seed in range(1, seeds + 1):
         rng = np.random.default_rng(seed)
         words = list(dict.fromkeys("".join(rng.choice(list(letters), 3)) for _ in range(2000)))
         answers = np.asarray(words)[rng.choice(len(words), users, p=zipf(words))]
-        text = json.dumps({"letters": letters, "answers": answers.tolist()})
+        text = json.dumps({"letters": letters, "answers": answers.tolist(), "epsilon": epsilon})
         run = subprocess.run([python, "-c", PEER], input=text, capture_output=True, text=True, check=True)
         theirs = json.loads(run.stdout)
         start = time.process_time()
@@ -127,7 +128,8 @@ def peer(python: str, users: int, seeds: int) -> None:
     for name, row in table.items():
         right, score, seconds = (statistics.mean(one) for one in zip(*row, strict=True))
         spread = f"{min(one[0] for one in row):.0f} to {max(one[0] for one in row):.0f}"
-        print(f"{name}: {users:,} users, {seeds} seeds: {right:.1f} right ({spread}), F1 {score:.3f}, {seconds:.3f} s")
+        setting = f"{users:,} users, epsilon {epsilon:g}, {seeds} seeds"
+        print(f"{name}: {setting}: {right:.1f} right ({spread}), F1 {score:.3f}, {seconds:.3f} s")
 
 
 if __name__ == "__main__":
@@ -135,6 +137,6 @@ if __name__ == "__main__":
     if what == "coverage":
         coverage(int(rest[0]) if rest else 2000)
     elif what == "peer":
-        peer(rest[0], int(rest[1]) if len(rest) > 1 else 10_000, int(rest[2]) if len(rest) > 2 else 10)
+        peer(rest[0], *(int(one) for one in rest[1:3]), *(float(one) for one in rest[3:]))
     else:
         million(int(rest[0]) if rest else 1_000_000)

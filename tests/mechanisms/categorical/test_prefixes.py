@@ -405,7 +405,8 @@ def test_the_interval_of_a_chosen_text_holds_by_enumeration() -> None:
     """
     users, gap, others, least = 300, 0.6, 0.1, 55
     counts = np.arange(least, users + 1)
-    chosen = searching.Chosen(users, gap, 1e-6, counts, np.full(counts.size, others), np.full(counts.size, least))
+    many, rates = np.full(counts.size, users), np.full(counts.size, others)
+    chosen = searching.Chosen(many, gap, 1e-6, counts, rates, np.full(counts.size, least))
     low, high = chosen.interval(0.95)
     assert (np.diff(low) >= 0).all()
     assert (np.diff(high) > 0).all()
@@ -426,7 +427,7 @@ def test_the_lower_end_of_a_chosen_text_is_above_zero() -> None:
     alarm = 0.05 / 18_000
     least = searching.least_count(300, np.full(4, 0.1), alarm)
     counts = least[0] + np.asarray([-1, 0, 1, 25])
-    chosen = searching.Chosen(300, 0.6, alarm, counts, np.full(4, 0.1), least)
+    chosen = searching.Chosen(np.full(4, 300), 0.6, alarm, counts, np.full(4, 0.1), least)
     low, high = chosen.interval(0.95)
     assert np.isnan([low[0], high[0]]).all()
     rate = 0.1 + 0.6 * low[1:3]  # where the choice tells nothing about the share, that chance decides
@@ -532,3 +533,25 @@ def test_so_few_maps_that_two_prefixes_may_be_alike_have_no_inverse(prefixes: in
     apart = np.arange(limit)[:, None] // [1, 2, 4][:prefixes] % 2
     same = (apart[:, :, None] == apart[:, None, :]).mean(axis=0)
     assert searching._untangled(apart, 0.5) == pytest.approx(np.linalg.inv((same - 0.5) / 0.5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_texts_lend_each_other_is_in_the_interval(apart: bool) -> None:
+    """Of 500 texts alike under a few maps: collisions add to every share what no number of users evens out."""
+    rng, words = np.random.default_rng(5), [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS][:500]
+    m, users = nz.PrefixExtending(3.0, nz.Texts(3, alphabet=LETTERS)), 20_000_000
+    codes, off = m.domain.symbols(words), []
+    own = m.hash.every_bucket(codes, 0)
+    other = (1 - m.p_own) / (m.buckets - 1)
+    mean = sum(np.where(np.arange(m.buckets) == row[:, None], m.p_own, other) for row in own.T) / (500 * m.seeds)
+    for _ in range(3):
+        total = np.stack([rng.multinomial(users // 4, mean.ravel()) for _ in range(4)])
+        if apart:
+            made = searching.measured(m, total.ravel(), words[:50])
+            low, high = made.interval(0.95)
+        else:
+            found = search(m, total.ravel(), 50)
+            low, high = (side[found.shown] for side in found.interval(0.95))
+        off += ((low <= 1 / 500) & (high >= 1 / 500)).tolist()
+    assert np.mean(off) > 0.85

@@ -30,6 +30,7 @@ _COUNTERS_A_PREFIX = 4  # counters that are free, for each prefix, from which on
 _FREQUENT = 2.0  # deviations of the noise from which a prefix counts as frequent there
 _BLOCK = 1 << 12  # counters that are gone through together
 _ROUNDS = 2  # of solving for texts that may be frequent
+_SOLVED = 200  # texts among which the frequent ones are, at least, where all texts are looked at
 _HALVINGS = 50  # of the range of a chance, in which the end of an interval is found
 
 
@@ -42,31 +43,32 @@ class Chosen:
     2, half of P(S = s) taken off each (mid-P): so it holds for the texts that were chosen (Fithian, Sun, Taylor 2014).
     Its lower end is no lower than the f of which s is exceeded with a chance of ``alarm`` (1 - level) / 0.05: all texts
     taken together, chosen or not, that end is too high for some text with a chance of 1 - level at most. So it is above
-    zero for every text that is shown.
+    zero for every text that is shown. ``users`` are fewer than there are where texts that nobody solved for lend others
+    support (`_Group.effective`), so counts need not be whole.
     """
 
-    users: int
+    users: FloatArray
     gap: float
     alarm: float
-    seen: IntArray
+    seen: FloatArray
     others: FloatArray
-    least: IntArray
+    least: FloatArray
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return both ends of the interval of each share, NaN where a text was not chosen."""
         own = self.seen >= self.least
         low, high = np.full(own.shape, np.nan), np.full(own.shape, np.nan)
-        seen, least, others = (one[own].astype(np.float64) for one in (self.seen, self.least, self.others))
+        users, seen, least, others = (one[own] for one in (self.users, self.seen, self.least, self.others))
         chance = (1 - level) / 2
 
         def above(rate: FloatArray) -> FloatArray:
             """P(S > s) + P(S = s) / 2, given that the text was chosen."""
-            chosen = _at_least(least, self.users, rate)
-            return (_at_least(seen, self.users, rate) + _at_least(seen + 1, self.users, rate)) / 2 / chosen
+            chosen = _at_least(least, users, rate)
+            return (_at_least(seen, users, rate) + _at_least(seen + 1, users, rate)) / 2 / chosen
 
         bottom = _crossed(lambda rate: above(rate) < chance, others)
         top = _crossed(lambda rate: above(rate) < 1 - chance, others)
-        sure = betaincinv(seen, self.users - seen + 1, self.alarm * (1 - level) / ALARM)
+        sure = betaincinv(seen, users - seen + 1, self.alarm * (1 - level) / ALARM)
         low[own] = (np.maximum(bottom, sure) - others) / self.gap
         high[own] = (top - others) / self.gap
         return low, high
@@ -170,10 +172,12 @@ class _Group:
         if self.users < 2:
             return Estimate(np.full(len(solved), np.nan), np.full(len(solved), np.inf), count, 0.0, 1.0)
         variance = (squares / self.users - (sums / self.users) ** 2) / (self.users - 1)
+        shares = sums / self.users / self.gap
+        variance += self.lent(self.without(symbols, shares)) / self.users
         error = np.sqrt(np.maximum(variance, 0.0)) / self.gap
         rest = self.chance * solved.sum(axis=1)
         low, high = ((side.sum(axis=1) - rest) / self.gap for side in (np.minimum(solved, 0), np.maximum(solved, 0)))
-        return Estimate(sums / self.users / self.gap, error, count, 0.0, 1.0, ends=(low, high))
+        return Estimate(shares, error, count, 0.0, 1.0, ends=(low, high))
 
     def supports(self, symbols: Symbols, shares: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return how many users support each prefix, and the chance with which one does who has another.
@@ -190,7 +194,24 @@ class _Group:
         """Tell which prefixes have more support than one that nobody has gets with a chance of ``alarm``."""
         support, others = self.supports(symbols, shares)
         rates = np.maximum(others, self.chance)
-        return np.asarray((support > 0) & (_at_least(support, self.users, rates) <= alarm))
+        users = self.effective(rates, self.without(symbols, shares))
+        return np.asarray((support > 0) & (_at_least(support / max(self.users, 1) * users, users, rates) <= alarm))
+
+    def effective(self, rates: FloatArray, rest: FloatArray) -> FloatArray:
+        """Return the number of users whose supports, at these rates, vary as much as those of all users do."""
+        own = rates * (1 - rates)
+        return np.asarray(self.users * own / (own + self.lent(rest)))
+
+    def lent(self, rest: FloatArray) -> float:
+        """Return the variance that collisions of texts not solved for add to the support of a text, a user.
+
+        Users with one text and one map have one bucket more often than chance. So the ``rest`` of the counters, less
+        the texts solved for, varies more than that of as many users with texts of their own would: by
+        n gap^2 sum f^2 / (K (1 - q)), q the chance of a support and K the number of maps. The support that these texts
+        lend others, which no number of users evens out, varies by q times that.
+        """
+        varies = float(np.square(rest - rest.mean(axis=1, keepdims=True)).sum()) / max(self.users, 1)
+        return max(varies - (1 - self.chance), 0.0) * self.chance
 
     def without(self, symbols: Symbols, shares: FloatArray) -> FloatArray:
         """Return the excess of the counters without what some prefixes of known shares put into them."""
@@ -274,31 +295,33 @@ def _listed(mechanism: PrefixExtending, total: IntArray, texts: int) -> Found:
     domain, width = mechanism.domain, mechanism.domain.width
     group = _Group(mechanism, width, np.sum([one.counts for one in _groups(mechanism, total)], axis=0))
     people: dict[str, Any] = {"users": group.users, "asked": texts, "reports": group.users}
-    heads, kept = _Prefixes(*extensions(domain, OPEN, 0, width // 2)), SURVIVORS * texts
+    heads, kept = _Prefixes(*extensions(domain, OPEN, 0, width // 2)), max(SURVIVORS * texts, _SOLVED)
     rows = _freed(domain, heads, group, [_best(domain, heads, group, group.excess, kept)], kept).symbols
     named = [(text, row) for row in rows if (text := domain.text(row)) is not None]
     if not named or group.users < 2:
         return _nothing(people)
     symbols, many = np.asarray([row for _, row in named]), group.users
     threshold = (listed_level(mechanism, many) - group.chance) / group.gap
-    share = _freely(group, symbols, threshold)
+    share, rest = _freely(group, symbols, threshold)
     order = np.argsort(-share, kind="stable")
     symbols, share = symbols[order], share[order]
     alarm = ALARM / many_texts(mechanism)
-    seen, others = group.supports(symbols, share)
-    least = least_count(many, np.maximum(others, group.chance), alarm)
+    support, others = group.supports(symbols, share)
+    users = group.effective((support + 1) / (many + 2), rest)
+    seen, least = support * (users / many), least_count(users, others, alarm)
     if len(order) > texts:  # the first text that is too many decides, too
-        least[:texts] = np.maximum(least[:texts], np.floor(many * (others[:texts] + group.gap * share[texts])) + 1)
+        last = np.floor(many * (others[:texts] + group.gap * share[texts])) + 1
+        least[:texts] = np.maximum(least[:texts], last * (users[:texts] / many))
         least[texts:] = many + 1
-    chosen = Chosen(many, group.gap, alarm, seen, others, least)
-    error = np.sqrt(seen / many * (1 - seen / many) / many) / group.gap
+    chosen = Chosen(users, group.gap, alarm, seen, others, least)
+    error = np.sqrt(seen / users * (1 - seen / users) / users) / group.gap
     made = Estimate(share, error, np.full(len(order), many, dtype=np.int64), 0.0, 1.0)
     names = tuple(named[row][0] for row in order)
     return Found(names, made, share, seen >= least, threshold, **people, chosen=chosen)
 
 
-def _freely(group: _Group, symbols: Symbols, threshold: float) -> FloatArray:
-    """Return the shares of texts without the support that those above a threshold lend them.
+def _freely(group: _Group, symbols: Symbols, threshold: float) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of texts without the support that those above a threshold lend them, and the rest of counters.
 
     Only these are solved for together: what looks frequent by chance would take from others what it does not lend.
     """
@@ -310,13 +333,13 @@ def _freely(group: _Group, symbols: Symbols, threshold: float) -> FloatArray:
     share[frequent] = group.shares(symbols[frequent])
     rest = group.without(symbols[frequent], share[frequent])
     share[~frequent] = group.shares_alone(symbols[~frequent], rest)
-    return share
+    return share, rest
 
 
 def listed_level(mechanism: PrefixExtending, users: float) -> float:
     """Return the share of support from which on a text is shown where all there are are looked at."""
-    size, chance = max(int(users), 1), np.asarray([mechanism.p_other])
-    return (float(least_count(size, chance, ALARM / many_texts(mechanism))[0]) - 0.5) / size
+    size, chance = np.asarray([max(int(users), 1)]), np.asarray([mechanism.p_other])
+    return float((least_count(size, chance, ALARM / many_texts(mechanism))[0] - 0.5) / size[0])
 
 
 def many_texts(mechanism: PrefixExtending) -> int:
@@ -324,17 +347,17 @@ def many_texts(mechanism: PrefixExtending) -> int:
     return len(extensions(mechanism.domain, OPEN, 0, mechanism.domain.width)[0])
 
 
-def least_count(users: int, chance: FloatArray, alarm: float) -> IntArray:
+def least_count(users: Any, chance: FloatArray, alarm: float) -> FloatArray:
     """Return the least counts that are reached with a chance of ``alarm`` at most, each of ``users`` with a chance."""
-    low, high = np.floor(users * chance), np.full(chance.shape, users + 1.0)  # reached more often; not so often
+    low, high = np.floor(users * chance), users + np.ones(chance.shape)  # reached more often; not so often
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
         often = _at_least(middle, users, chance) > alarm
         low, high = np.where(often, middle, low), np.where(often, high, middle)
-    return high.astype(np.int64)
+    return np.asarray(high)
 
 
-def _at_least(count: Any, users: int, chance: Any) -> FloatArray:
+def _at_least(count: Any, users: Any, chance: Any) -> FloatArray:
     """Return the chance that so many of ``users`` or more are counted, each with a chance."""
     inside = np.clip(count, 1, users)
     found = betainc(inside, users - inside + 1, chance)
