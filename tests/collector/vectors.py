@@ -230,6 +230,11 @@ SURVEYS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         },
         {"by": "bike", "minutes": 35, "region": "s"},
     ),
+    ({"attributes": [{"name": "hours", "range": [0, 80], "want": "quantiles", "cells": 256}]}, {"hours": 37.5}),
+    (
+        {"attributes": [{"name": "born", "range": [1900, 2010], "want": "quantiles", "cells": 16, "whole": True}]},
+        {"born": 1987},
+    ),
 )
 
 

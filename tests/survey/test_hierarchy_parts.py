@@ -188,6 +188,15 @@ def test_cells_of_numbers_and_of_whole_numbers() -> None:
     few = CellLevels(nz.Number("n", 0, 3, whole=True, want="quantiles"))
     assert np.array_equal(few.edges, np.arange(5.0))
     assert few.used == 4
+    fine = CellLevels(nz.Number("n", 0, 8, want="quantiles", cells=256))
+    assert np.allclose(fine.edges, np.linspace(0, 8, 257))
+    assert fine.coded({"n": np.asarray([0.04, 8.0])}, np.random.default_rng(1)).tolist() == [
+        [0, 0, 0, 1],
+        [3, 15, 63, 255],
+    ]
+    assert CellLevels(nz.Number("n", 0, 99, whole=True, want="quantiles", cells=16)).edges.tolist() == [
+        *range(0, 113, 7)
+    ]
     assert few.cells == ("n#4.0", "n#4.1", "n#4.2", "n#4.3")
 
 

@@ -49,6 +49,29 @@ def test_the_error_of_the_distribution_function(epsilon: float, cells: int, erro
     assert found == pytest.approx(error, rel=0.02)
 
 
+def test_finer_and_coarser_cells_are_asked_for(tmp_path: Path) -> None:
+    x = np.random.default_rng(4).beta(2, 5, 40_000)
+    widths = {}
+    for cells in (16, 64, 256):
+        survey = nz.Survey([_asked(cells=cells)], epsilon=8.0)
+        survey.save(tmp_path / "s.yaml")
+        assert nz.Survey.read(tmp_path / "s.yaml") == survey
+        answer = survey.estimate(survey.privatize({"x": x}, rng=5))["x"]
+        low, high = answer.quantile_interval(0.5)
+        assert low <= np.median(x) <= high
+        assert (low * cells).is_integer()
+        widths[cells] = high - low
+    assert widths[16] >= 1 / 16 > widths[64] >= 1 / 64 > widths[256]
+    assert "cells" not in _asked(cells=64).written()
+    with pytest.raises(ValueError, match="cells=100 of 'x' to be one of 16, 64, 256"):
+        _asked(cells=100)
+    with pytest.raises(ValueError, match="want='quantiles' of 'x', which has cells, got 'mean'"):
+        _asked(cells=256, want="mean")
+    for bad in ("256", 256.0, True):
+        with pytest.raises(TypeError, match="cells of x"):
+            _asked(cells=bad)
+
+
 def test_levels_agree_as_least_squares_says() -> None:
     """The shares of the finest cells from scipy's solution of the same problem with its constraint."""
     from scipy.optimize import minimize

@@ -16,7 +16,7 @@ const signs = ({ range: [low, high] }, x, code) => {
   return [[chance, [code(1)]], [1 - chance, [code(0)]]];
 };
 
-const BRANCHES = 4, HEIGHT = 3; // of the cells of a number whose quantiles are wanted
+const BRANCHES = 4; // of the cells of a number whose quantiles are wanted
 const DAY = 86400;
 
 /** A range of dates or of times of day as days since 1970 or seconds since midnight; other numbers stay what they are. */
@@ -32,21 +32,21 @@ const counted = question => (question.range ? { ...question, range: question.ran
   whole: question.whole ?? axis(question).kind === "date" } : question);
 
 /** The ends of the cells of a number; those of whole numbers hold as many of them each. */
-function edgesOf({ range: [low, high], whole }) {
-  const count = Math.round(high - low) + 1; // of whole numbers; powers up to 64 are exact
-  let size = whole ? BRANCHES : BRANCHES ** HEIGHT;
-  while (whole && size < count && size < BRANCHES ** HEIGHT) size *= BRANCHES;
+function edgesOf({ range: [low, high], whole, cells = 64 }) {
+  const count = whole ? Math.round(high - low) + 1 : cells;
+  let size = BRANCHES;
+  while (size < count && size < cells) size *= BRANCHES;
   const step = whole ? Math.ceil(count / size) : (high - low) / size;
   return Array.from({ length: size + 1 }, (_, at) => (!whole && at === size ? high : low + at * step));
 }
 
 /** How a number is asked whose quantiles are wanted: through one of several levels of cells. */
 function levelled(question) {
-  const edges = edgesOf(question), last = edges.length - 2, sizes = [];
-  for (let size = BRANCHES; size <= last + 1; size *= BRANCHES) sizes.push(size);
-  const cell = x => Math.min(Math.max(edges.findLastIndex(edge => edge <= x), 0), last);
+  const edges = edgesOf(question), all = edges.length - 1, sizes = [];
+  for (let size = BRANCHES; size <= all; size *= BRANCHES) sizes.push(size);
+  const cell = x => Math.min(Math.max(edges.findLastIndex(edge => edge <= x), 0), all - 1);
   return { asked: [question.name], plain: false, domains: sizes.map(size => cells(`${size} cells`, size)),
-    codes: ([x]) => [[1, sizes.map(size => Math.floor(cell(x) / ((last + 1) / size)))]] };
+    codes: ([x]) => [[1, sizes.map(size => Math.floor(cell(x) * size / all))]] };
 }
 
 /** How a number is asked whose variance is wanted: itself, or its square. */

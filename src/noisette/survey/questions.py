@@ -25,7 +25,7 @@ from noisette.domains.categories import Labels, prefixed
 from noisette.survey.coding.axes import axis_of, number_of, shown
 from noisette.survey.coding.items import Direct, Item, Topic
 from noisette.survey.coding.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
-from noisette.survey.estimation.hierarchy import ITEMS, quantile_names
+from noisette.survey.estimation.hierarchy import CELLS, ITEMS, quantile_names
 
 if TYPE_CHECKING:
     from noisette.survey.coding.columns import Columns
@@ -148,7 +148,8 @@ class Number(_OneNumber):
     ``want`` is "mean"; "distribution" for a picture of it, smoothed; "quantiles" for the median, tails and shares of
     ranges with intervals that hold; "variance" for mean and variance. ``whole`` numbers are integers. A range of dates
     or of times of day, also written as "1990-12-31" and "08:30", is one of days since 1970 or seconds since midnight,
-    and quantiles and means are shown as dates and times again.
+    and quantiles and means are shown as dates and times again. Quantiles are told by ``cells``, of which the range has
+    64 unless 16 or 256 are asked for: no interval is narrower than one.
 
     >>> Number("age", 18, 99).quantities
     ('age',)
@@ -162,6 +163,7 @@ class Number(_OneNumber):
     _: KW_ONLY
     optional: bool = False
     whole: bool = False
+    cells: int = 64
     axis: str = field(default="number", init=False)
     kind: ClassVar[str] = "number"
     forms: ClassVar[tuple[frozenset[str], ...]] = (
@@ -169,6 +171,8 @@ class Number(_OneNumber):
         frozenset({"name", "range", "want"}),
         frozenset({"name", "range", "whole"}),
         frozenset({"name", "range", "want", "whole"}),
+        frozenset({"name", "range", "want", "cells"}),
+        frozenset({"name", "range", "want", "whole", "cells"}),
     )
 
     def __post_init__(self) -> None:
@@ -185,6 +189,11 @@ class Number(_OneNumber):
             raise ValueError(f"Expected the range of {self.name!r} to be {wanted}: rescale the values first.")
         if self.want not in WANTS:
             raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
+        object.__setattr__(self, "cells", _validate.integer(self.cells, f"cells of {self.name}", low=CELLS[0]))
+        if self.cells not in CELLS:
+            raise ValueError(f"Expected cells={self.cells} of {self.name!r} to be one of {', '.join(map(str, CELLS))}.")
+        if self.cells != Number.cells and self.want != "quantiles":
+            raise ValueError(f"Expected want='quantiles' of {self.name!r}, which has cells, got {self.want!r}.")
         if self.whole and not all(float(end).is_integer() for end in (self.low, self.high)):
             raise ValueError(f"Expected whole numbers as ends of {self.name!r}, got {self.low:g} and {self.high:g}.")
         if self.optional and self.want != "mean":
@@ -268,7 +277,7 @@ class Number(_OneNumber):
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Number:
         """Return the question that these fields describe."""
-        options = {name: entry[name] for name in ("want", "optional", "whole") if name in entry}
+        options = {name: entry[name] for name in ("want", "optional", "whole", "cells") if name in entry}
         return cls(entry["name"], *_span(entry), **options)
 
     def written(self) -> dict[str, Any]:
@@ -277,7 +286,8 @@ class Number(_OneNumber):
         dated = self.axis != "number"
         ends = [self.shown(end).isoformat() if dated else end for end in (self.low, self.high)]
         whole = {"whole": True} if self.whole and not dated else {}
-        return {"name": self.name, "range": ends} | wanted | whole | _written_flag(self.optional)
+        cells = {"cells": self.cells} if self.cells != Number.cells else {}
+        return {"name": self.name, "range": ends} | wanted | whole | cells | _written_flag(self.optional)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from noisette.survey.questions import Number
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-BRANCHES, HEIGHT = 4, 3  # so 64 cells
+BRANCHES = 4  # of a cell into those of the next level
+CELLS = (16, 64, 256)  # of the last level
 _ONE_ERROR = 0.6827  # the level at which half of an interval is called a standard error
 _EXACTLY = 1e-7  # of a cell, within which the function is said to meet a chance
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
@@ -59,7 +60,7 @@ class CellLevels(Item):
     def edges(self) -> FloatArray:
         """Ends of the cells; those of whole numbers hold as many of them each."""
         low, high = self.number.low, self.number.high
-        size = BRANCHES**HEIGHT
+        size = self.number.cells
         if self.number.whole:
             count = round(high - low) + 1
             size = min(size, BRANCHES ** max(1, math.ceil(math.log(count, BRANCHES) - 1e-9)))
