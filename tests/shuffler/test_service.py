@@ -8,6 +8,7 @@ import sqlite3
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -183,3 +184,11 @@ def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCap
     written = json.dumps(told) + httpx.get(running.shuffler + "/metrics", headers=OPERATOR).text
     for secret in ("client-", "number-of-the-post", headers[SIGNATURE], *running.secret_of.values()):
         assert secret not in written
+
+
+def test_keys_of_operators_have_sixteen_letters_and_shorter_ones_are_refused() -> None:
+    Operators({"long": "k" * 16})
+    wrong: list[Any] = [{"long": "k" * 16, "short": "k" * 15}, {"short": "k" * 15}, ["k" * 16]]
+    for keys in wrong:
+        with pytest.raises(ValueError, match="keys of at least 16 letters"):
+            Operators(keys)
