@@ -265,7 +265,8 @@ def test_parts_that_are_cut_off_anywhere_are_computed_again_and_whole_ones_stay(
     whole = file.read_bytes()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
     assert len(ends) == 3  # the digest, two parts
-    for length in range(len(whole) + 1):
+    near = {end + side for end in (0, *ends) for side in (-2, -1, 0, 1, 2)} & set(range(len(whole) + 1))
+    for length in sorted({*range(0, len(whole), 11), *near}):
         go_on().clear()
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(whole[:length])
