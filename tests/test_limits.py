@@ -125,7 +125,8 @@ SERVICES: dict[str, dict[str, Any]] = {
     "survey/estimation/distributions.py": {"_BARS": 16, "_KEPT": 256},
     "survey/estimation/hierarchy.py": {
         "QUANTILES": (0.05, 0.25, 0.5, 0.75, 0.95),
-        ("BRANCHES", "HEIGHT"): (4, 3),
+        "BRANCHES": 4,
+        "CELLS": (16, 64, 256),
         "_ONE_ERROR": round(math.erf(math.sqrt(0.5)), 4),
     },
     "survey/estimation/weighting.py": {"_NEAR_ONE": 1e-6, ("_ROUNDS", "_SETTLED"): (1000, 1e-10)},
@@ -547,6 +548,9 @@ COMPUTING: dict[str, dict[Any, Any]] = {
         "_NEGLIGIBLE": 1e-12,
         "_COUNTERS_A_PREFIX": 4,
         "_FREQUENT": 2.0,
+        "_ROUNDS": 2,
+        "_SOLVED": 200,
+        "_HALVINGS": 50,
     },
     "mechanisms/categorical/unary.py": {
         "_LANE": 255,
