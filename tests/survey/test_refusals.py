@@ -311,3 +311,18 @@ def test_the_remedies_for_answers_that_are_left_out_work() -> None:
     found = survey.estimate(survey.privatize({"c": chosen}, rng=3))["c"].shares
     truth = np.mean([one == ["tea"] for one in chosen]) / (1 - silent.mean())
     assert found["tea"] / (1 - found["no answer"]) == pytest.approx(truth, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "words"),
+    [
+        (nz.Choices("x", ["a", "b"]), [["a"]], "row 1, column 'x' holds list.*, not lists of labels. Give one list"),
+        (nz.Number("x", 0, 100), np.datetime64("2020-01-01"), "row 1, column 'x': '2020-01-01' is not a number"),
+        (nz.Number("x", 0, 100), "1_0", "row 1, column 'x': '1_0' is not a number"),
+        (nz.Vector("x", 3, -1, 1), "0;0;0", "row 1, column 'x': expected a list of 3 numbers, got '0;0;0'"),
+        (nz.Vector("x", 3, -1, 1), 0.5, "row 1, column 'x': expected a list of 3 numbers, got 0.5"),
+    ],
+)
+def test_an_answer_of_another_form_is_named(question: Any, answer: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        nz.Survey([question], epsilon=2.0).privatize([{"x": answer}], rng=1)

@@ -69,7 +69,7 @@ def _parsed(text: str | None, place: Callable[[int], str], row: int) -> float:
     """Convert one piece of text that Arrow may have refused."""
     stripped = (text or "").strip()
     try:
-        return float(stripped)
+        return float(stripped.replace("_", "?"))  # Python reads 1_0 as 10
     except ValueError:
         if stripped.lower() in _MISSING:
             shown = f" (it is written {text!r})" if stripped else ""

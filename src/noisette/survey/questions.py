@@ -171,6 +171,7 @@ class Number(_OneNumber):
         frozenset({"name", "range", "want"}),
         frozenset({"name", "range", "whole"}),
         frozenset({"name", "range", "want", "whole"}),
+        frozenset({"name", "range", "cells"}),
         frozenset({"name", "range", "want", "cells"}),
         frozenset({"name", "range", "want", "whole", "cells"}),
     )

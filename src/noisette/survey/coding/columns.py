@@ -168,7 +168,12 @@ class Columns:
         column = self._arrow(name)
         if pa.types.is_struct(column.type) or pa.types.is_map(column.type):
             raise ValueError(f"{self.place(0, name)} holds {column.type}, not lists of labels.")
-        if pa.types.is_nested(column.type) or isinstance(held, pa.Array | pa.ChunkedArray):
+        if pa.types.is_nested(column.type):
+            if pa.types.is_nested(column.type.value_type):
+                place = self.place(0, name)
+                raise ValueError(f"{place} holds {column.type}, not lists of labels. Give one list a row.")
+            return column
+        if isinstance(held, pa.Array | pa.ChunkedArray):
             return column
         if not any(isinstance(one, several) for one in held):
             return column
@@ -258,6 +263,9 @@ class Columns:
         owner = np.arange(self.rows)
         if column.null_count:
             raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the value is missing. {IMPUTE}")
+        if not pa.types.is_nested(column.type):
+            shown = f"{column[0].as_py()!r:.80}"
+            raise ValueError(f"{self.place(0, name)}: expected a list of {entries:,} numbers, got {shown}.")
         while pa.types.is_nested(column.type) and not pa.types.is_struct(column.type):
             fixed = pa.types.is_fixed_size_list(column.type)
             owner = np.repeat(owner, column.type.list_size if fixed else np.asarray(column.value_lengths()))
@@ -281,7 +289,7 @@ class Columns:
                 raise ValueError(f"Expected one value a person in column {name!r}, got an array of {held.shape}.")
             try:
                 held = pa.array(held, from_pandas=True)
-            except (pa.ArrowException, OverflowError, ValueError):  # of several kinds: looked up as texts
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):  # of several kinds: looked up as texts
                 held = pa.array([None if value is None else str(value) for value in held], pa.string())
         if isinstance(held, pa.ChunkedArray):
             held = held.combine_chunks()
