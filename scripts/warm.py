@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import subprocess
 import sys
 import warnings
 from contextlib import redirect_stdout, suppress
@@ -20,11 +21,20 @@ PEOPLE = 4096  # enough for loops that are compiled from some number of reports 
 
 
 def main() -> None:
-    """Collect the tests of a tier, then let every mechanism make some reports, and train a small model."""
-    print("setup: compiling the tests and the loops of mechanisms, once", file=sys.stderr, flush=True)
+    """Collect the tests of a tier, while another process compiles loops."""
+    tier, *loops = sys.argv[1:]
     warnings.simplefilter("ignore")
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        pytest.main(["--collect-only", "-qq", f"--tier={sys.argv[1]}", "-p", "no:cacheprovider", "-p", "no:xdist"])
+    if loops:
+        _compile(tier)
+        return
+    print("setup: compiling the tests and the loops of mechanisms, once", file=sys.stderr, flush=True)
+    loops_too = subprocess.Popen([sys.executable, __file__, tier, "loops"])
+    with loops_too, open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        pytest.main(["--collect-only", "-qq", f"--tier={tier}", "-p", "no:cacheprovider", "-p", "no:xdist"])
+
+
+def _compile(tier: str) -> None:
+    """Let every mechanism make some reports, and train a small model."""
     import noisette as nz
 
     made = [partial(cls.example, 1.0) for cls in nz.CATALOGUE.values()]
@@ -39,7 +49,7 @@ def main() -> None:
             mechanism.aggregate(mechanism.privatize(np.repeat(one, PEOPLE, axis=0), rng=1))
     for module in ("categorical.texts.search", "geometric.spherical"):  # their examples do what no mechanism does alone
         doctest.testmod(import_module(f"noisette.mechanisms.{module}"), report=False)
-    if sys.argv[1] == "test":
+    if tier == "test":
         _train()
 
 
