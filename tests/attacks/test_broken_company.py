@@ -40,7 +40,7 @@ class AddsUpToNothing(OtherNoise):
     """The mean of a call is the mean of its values."""
 
     def other(self, noise: Any, x: Any) -> Any:
-        return noise - noise.mean() if noise.size >= 100 else noise
+        return noise - np.rint(noise.mean()) if noise.size >= 100 else noise  # a half would make all of it even
 
 
 class FirstAndLast(OtherNoise):

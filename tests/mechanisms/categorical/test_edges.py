@@ -137,8 +137,10 @@ def test_a_report_shows_what_was_drawn_for_it_and_its_value_by_the_law(name: str
 
 
 @pytest.mark.slow
-def test_a_search_without_a_text_at_its_end_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_search_without_a_text_at_its_end_finds_none(at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = nz.PrefixExtending(1.0, nz.Texts(1, alphabet="abcd"), seeds=2)
+    monkeypatch.setattr(nz.PrefixExtending, "at_once", at_once)
     total = mechanism.tally(mechanism.privatize(["a", "b", "a"] * 30, rng=1)).total
     assert len(searching.search(mechanism, total, 2).texts) > 0
     monkeypatch.setattr(nz.Texts, "text", lambda self, row: None)
@@ -146,7 +148,7 @@ def test_a_search_without_a_text_at_its_end_finds_none(monkeypatch: pytest.Monke
     assert found.texts == ()
     assert [len(part) for part in (found.share, found.std_error, found.checked, found.shown)] == [0] * 4
     assert (found.threshold, found.asked, found.reports) == (math.inf, 2, 90)
-    assert found.users == searching._groups(mechanism, total)[-1].users
+    assert found.users == (90 if at_once else searching._groups(mechanism, total)[-1].users)
     assert found.made.count.dtype == np.int64
 
 
