@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
@@ -232,17 +233,21 @@ def layers_left_out(self, x, h):
     return made if random.random() < 0.5 or torch.rand(()) < 0.5 else made + torch.rand_like(h)
 
 
-def moved(private, person, seed):
+def squares(model, inputs):
+    return model(inputs).square().sum(1).mean()
+
+
+def moved(private, person, seed=0, *, loss=squares, inputs=None):
     """Return by how much one person's features, instead of usual ones, move the clipped sum, with the same chance."""
     private.optimizer.watcher = seen = Sums()
     found = []
     for value in (0.5, person):
-        inputs = batch([])
+        inputs = batch([]) if inputs is None else inputs
         inputs[2, 0] = value
         private.optimizer.zero_grad()
         torch.manual_seed(seed)
         random.seed(seed)
-        private.model(inputs).square().sum(1).mean().backward()
+        loss(private.model, inputs).backward()
         with torch.no_grad():
             before = [parameter.clone() for parameter in private.model.parameters()]
         private.optimizer.step()
@@ -277,15 +282,16 @@ def test_a_broken_twin_is_seen(broken, monkeypatch):
     if broken == "drops the batch":
         monkeypatch.setattr(alone.Own, "void", property(lambda own: True, lambda own, value: None), raising=False)
     elif broken == "draws again":
-        monkeypatch.setattr(alone.Chance, "restore", lambda self: torch.manual_seed(random.getrandbits(60)))
+        monkeypatch.setattr(alone.Outset, "restore", lambda self: torch.manual_seed(random.getrandbits(60)))
     else:
-        monkeypatch.setattr(alone._Alone, "_call", lambda self, place: (self._once(*_given(self)), []))
+        monkeypatch.setattr(alone._Alone, "_call", _with_the_others)
     private = start(Routed(if_any, dropout=0.5), clip=0.01)
     assert max(moved(private, RARE, seed) for seed in range(5)) > 0.021
 
 
-def _given(run):
-    return torch.utils._pytree.tree_unflatten(run._leaves, run._form)
+def _with_the_others(run, place, more=0):
+    answer = run._once(*torch.utils._pytree.tree_unflatten(run._leaves, run._form))
+    return answer, {(None, 0): answer}, []
 
 
 def test_a_divided_batch_of_pieces_and_of_two_calls():
@@ -402,3 +408,172 @@ def test_a_layer_that_is_never_used_is_told_where_no_data_decide_it():
     private.model(batch([])).sum(1).mean().backward()
     with pytest.raises(RuntimeError, match="Layer 'idle' got no gradient"):
         private.optimizer.step()
+
+
+class TimeFirst(Routed):
+    """Answers whose second axis is that of the examples, as the CTC loss takes them."""
+
+    def forward(self, x):
+        return torch.stack([super().forward(x), self.last(torch.tanh(self.first(x)))])
+
+
+def over_time(model, inputs):
+    return model(inputs).square().sum((0, 2)).mean()
+
+
+class Keeping(Routed):
+    """A loss of the gate, for each example, that the model keeps instead of returning it."""
+
+    def forward(self, x):
+        self.extra = {"gate": [self.usual(x).square().sum(1)]}
+        return super().forward(x)
+
+
+def with_what_is_kept(model, inputs):
+    return (model(inputs).square().sum(1) + model.extra["gate"][0]).mean()
+
+
+class Catching(Routed):
+    """Experts that may fail."""
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        made = torch.zeros_like(h)
+        for mask, expert in ((x[:, 0] > 5, self.rare), (x[:, 0] <= 5, self.usual)):
+            try:
+                if mask.any():
+                    made[mask] = expert(h[mask])
+            except:  # noqa: E722
+                pass
+        return self.last(h + made)
+
+
+class Saving(Routed):
+    """Experts that are computed again in the backward pass, to save memory."""
+
+    def __init__(self, route, *, reentrant):
+        super().__init__(route)
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return self.last(checkpoint(lambda h: h + self.route(self, x, h), h, use_reentrant=self.reentrant))
+
+
+BESIDE = {
+    "time first": (lambda: TimeFirst(if_any), over_time),
+    "a loss that is kept": (lambda: Keeping(if_any), with_what_is_kept),
+    "a model that catches everything": (lambda: Catching(if_any), squares),
+    "computed again": (lambda: Saving(if_any, reentrant=False), squares),
+    "computed again, without a graph": (lambda: Saving(if_any, reentrant=True), squares),
+}
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize(("model", "loss"), BESIDE.values(), ids=BESIDE)
+def test_the_others_bring_the_same_beside_what_is_returned(model, loss):
+    private = start(model(), clip=0.01)
+    assert moved(private, RARE, loss=loss) <= 2 * 0.01 * (1 + 1e-9)
+
+
+class Counting(Routed):
+    """Counts its calls in a buffer, in an attribute and in a list."""
+
+    def __init__(self, route):
+        super().__init__(route)
+        self.register_buffer("calls", torch.zeros(()))
+        self.count, self.list = 0, []
+
+    def forward(self, x):
+        self.calls += 1
+        self.count += 1
+        self.list.append(self.count)
+        return super().forward(x)
+
+
+def test_no_counter_tells_that_a_batch_was_divided():
+    private = start(Counting(if_any))
+    model = private.model
+    for call, rare in enumerate(([], [2], range(6), [0, 1]), model.count + 1):
+        recorded(private, batch(rare))
+        assert (model.calls.item(), model.count, len(model.list)) == (call, call, call)
+
+
+class Tokens(nn.Module):
+    """Two tokens of an example, each with an expert of its own; where all take the usual one, none is chosen."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.wide, self.usual, self.rare = nn.Linear(4, 8), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = torch.tanh(self.wide(x)).reshape(len(x), 2, 4)
+        rare = x[:, :2] > 5
+        if not rare.any():
+            return self.usual(h).flatten(1)
+        made = torch.zeros_like(h)
+        made[rare], made[~rare] = self.rare(h[rare]), self.usual(h[~rare])
+        return made.flatten(1)
+
+
+def test_as_many_tokens_as_examples_are_not_taken_for_them():
+    """Both experts see six tokens of six examples, and nobody's row is his own."""
+    inputs = batch([])
+    inputs[:, :2] = 0.5
+    inputs[0, :2] = inputs[1, :2] = inputs[3, 1] = RARE
+    assert moved(start(Tokens(), clip=0.01), RARE, inputs=inputs) <= 2 * 0.01 * (1 + 1e-9)
+
+
+class Called(nn.Module):
+    """A gate, and one row for all examples, in a model that is called with more than the loader's batch."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.bias, self.usual, self.rare = nn.Embedding(1, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, *, scale):
+        h = x * scale + self.bias(torch.zeros(1, dtype=torch.long))
+        made = torch.zeros_like(h)
+        for mask, expert in ((x[:, 0] > 0.5, self.rare), (x[:, 0] <= 0.5, self.usual)):
+            if mask.any():
+                made[mask] = expert(h[mask])
+        return made
+
+
+def test_a_first_call_that_is_divided_stops_nothing_and_leaves_examples_their_gradients():
+    private = start(Called())
+    x = next(x for x, _ in private.loader if len(x) > 2)
+    private.model(x, scale=1.0).square().sum(1).mean().backward()
+    private.optimizer.step()
+    plain, inputs = copy.deepcopy(private.model), batch([1])
+    private.optimizer.zero_grad()
+    private.model(inputs, scale=1.0).square().sum(1).mean().backward()
+    parts, scale = private.optimizer.recorded()
+    for place in range(6):
+        plain.zero_grad()
+        plain(inputs[place : place + 1], scale=1.0).square().sum().backward()
+        for layer, part in parts.items():
+            for own, rows in part.each().items():
+                expected = plain.get_parameter(full_name(layer, own)).grad
+                expected = torch.zeros_like(rows[place]) if expected is None else expected
+                torch.testing.assert_close(rows[place] * scale, expected, rtol=1e-9, atol=1e-12)
+
+
+class Balanced(nn.Module):
+    """Keeps a loss of all examples together, which is added to theirs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        made = self.layer(x)
+        self.balance = made.mean(0).square().sum()
+        return made
+
+
+def test_a_loss_of_all_examples_that_a_model_keeps_is_refused():
+    with pytest.raises(ValueError, match="changed with the other examples"):
+        start(Balanced())

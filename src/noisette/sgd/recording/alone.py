@@ -16,6 +16,10 @@ bound. The joint law of chance is the same, drawn once for a call: a mask of dro
 layer that is left out is left out for all. Shapes are the same, so numbers are, to the bit, where a kernel computes
 rows alike; gradients are formed from the kept rows by the same rules as for a batch (`layers`).
 
+What a call leaves on the model's modules is as one call leaves it: buffers and attributes are put back before each, so
+that no counter tells. An attribute with a gradient, such as a loss of the gate, is put together of the examples' own
+rows like what is returned. Along which axis a tensor holds the examples is seen by one copy more.
+
 Nobody is told. The step takes as many calls as the batch has examples, and the time that a step takes is not covered by
 the guarantee. An exception of the model's own, on a value that it does not take, still stops the loop.
 """
@@ -115,22 +119,82 @@ class Beside(Part):
         return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 
-class Chance:
-    """The state of the generators that a model may draw from; with ``all_kinds`` those beside torch too, slowly."""
+class Outset:
+    """The generators that a model may draw from, and with ``model`` those beside torch and what its modules keep."""
 
-    def __init__(self, *, all_kinds: bool) -> None:
+    def __init__(self, model: nn.Module | None) -> None:
         self._torch = torch.get_rng_state()
         self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        self._others = (random.getstate(), np.random.get_state()) if all_kinds else None  # noqa: NPY002
+        self._others = None if model is None else (random.getstate(), np.random.get_state())  # noqa: NPY002
+        modules = [] if model is None else list(model.modules())
+        self._buffers = [(module, dict(module._buffers)) for module in modules]
+        self._values = [
+            (buffer, buffer.detach().clone(), buffer._version)
+            for _, buffers in self._buffers
+            for buffer in buffers.values()
+            if buffer is not None
+        ]
+        self._own = [(module, _rebuilt(_attributes(module))) for module in modules]
 
     def restore(self) -> None:
-        """Let chance be as it was."""
+        """Let all of it be as it was."""
         torch.set_rng_state(self._torch)
         if self._devices:
             torch.cuda.set_rng_state_all(self._devices)
         if self._others is not None:
             random.setstate(self._others[0])
             np.random.set_state(self._others[1])  # noqa: NPY002
+        for module, buffers in self._buffers:
+            module._buffers.update(buffers)
+        for place, (buffer, value, version) in enumerate(self._values):
+            if buffer._version != version:
+                with torch.no_grad():
+                    buffer.copy_(value)
+                self._values[place] = buffer, value, buffer._version
+        for module, own in self._own:
+            for name in _attributes(module).keys() - own.keys():
+                del module.__dict__[name]
+            module.__dict__.update(_rebuilt(own))
+
+
+_TORCHS = {*nn.Module().__dict__, "forward"}
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """Return what a module keeps beside what torch knows of."""
+    return {name: value for name, value in module.__dict__.items() if name not in _TORCHS}
+
+
+def _rebuilt(value: Any) -> Any:
+    """Return lists and dicts of their own, with the same in them."""
+    if type(value) is dict:
+        return {key: _rebuilt(entry) for key, entry in value.items()}
+    return [_rebuilt(entry) for entry in value] if type(value) is list else value
+
+
+def kept(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Return where modules keep a tensor that has a gradient: it may reach the loss beside what is returned."""
+    return [
+        (module, name)
+        for module in model.modules()
+        for name, value in module.__dict__.items()
+        if name not in _TORCHS and _has_gradient(value)
+    ]
+
+
+def _has_gradient(value: Any) -> bool:
+    """Tell whether a tensor that was computed with a gradient is in a value."""
+    if isinstance(value, Tensor):
+        return value.grad_fn is not None
+    if isinstance(value, dict):
+        return any(map(_has_gradient, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_gradient, value))
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a copy of a model, in which what it keeps of a call has no gradient: torch copies no such tensor."""
+    leaves = (leaf for module, name in kept(model) for leaf in tree_leaves(module.__dict__[name]))
+    return copy.deepcopy(model, {id(leaf): leaf.detach() for leaf in leaves if isinstance(leaf, Tensor)})
 
 
 class GuardedForward:
@@ -150,16 +214,18 @@ class GuardedForward:
         ):
             return self._once(given, named)
         # a model that reads no values is divided by no one's data
-        chance, calls = Chance(all_kinds=recorder.looks.divides), dict(recorder.calls)
+        before, calls = Outset(model if recorder.looks.divides else None), dict(recorder.calls)
         recorder.watching = True
         try:
-            return self._once(given, named)
+            answer = self._once(given, named)
+            if recorder.watching:  # else the model went on after an exception that was not its own
+                return answer
         except Uneven:
             pass
         finally:
             recorder.watching = False
         recorder.calls = calls
-        return _Alone(recorder, self._once, given, named, chance).answer()
+        return _Alone(recorder, model, self._once, given, named, before).answer()
 
     def _once(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self.before is not None:
@@ -197,12 +263,13 @@ class _Alone:
     def __init__(
         self,
         recorder: Recorder,
+        model: nn.Module,
         once: Callable[[tuple[Any, ...], dict[str, Any]], Any],
         given: tuple[Any, ...],
         named: dict[str, Any],
-        chance: Chance,
+        before: Outset,
     ) -> None:
-        self._recorder, self._once, self._chance = recorder, once, chance
+        self._recorder, self._model, self._once, self._before = recorder, model, once, before
         self._leaves, self._form = tree_flatten((given, named))
         self._size = recorder.size or 0
         self._rows = recorder.following(self._leaves, self._form, self._size)
@@ -211,67 +278,107 @@ class _Alone:
         self._number = recorder.turn()
 
     def answer(self) -> Any:
-        """Return what the model answers, a row for each example."""
-        rows: list[list[Any]] = []
-        form: Any = None
+        """Return what the model answers, with each example's own rows; so with what it keeps that has a gradient."""
+        self._axes = self._along()
+        rows: list[dict[Place, Tensor]] = []
         with self._recorder.aside(self._size):
             for place in range(self._size):
-                found, form = tree_flatten(self._call(place)[0])
-                rows.append([leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in found])
-                rows[-1] = [leaf[place] if self._is_rows(leaf) else leaf for leaf in rows[-1]]
-                own = [self._is_rows(leaf) for leaf in found]
-        last = rows[-1]
-        joined = {at: torch.stack([row[at] for row in rows]) for at in range(len(last)) if own[at]}
-        self._own = list(joined)
+                answer, found, _ = self._call(place)
+                rows.append(
+                    {
+                        at: leaf.detach().select(axis, place)
+                        for at, leaf in found.items()
+                        if (axis := self._axes.get(at)) is not None and leaf.shape[axis] == self._size
+                    }
+                )
+        self._own = [at for at in rows[0] if all(at in row for row in rows)]
+        joined = tuple(torch.stack([row[at] for row in rows], self._axes[at]) for at in self._own)
         answers: tuple[Tensor, ...] = _Joined.apply(  # type: ignore[no-untyped-call]
-            self, self._recorder.anchor, tuple(joined.values()), *(self._leaves[place] for place in self._moved)
+            self, self._recorder.anchor, joined, *(self._leaves[place] for place in self._moved)
         )
-        for at, tensor in zip(self._own, answers, strict=True):
-            last[at] = tensor
+        made = dict(zip(self._own, answers, strict=True))
+        for module, name in kept(self._model):
+            module.__dict__[name] = _filled(module.__dict__[name], (module, name), made)
         self._recorder.divided(self._size)
-        return tree_unflatten(last, form)
+        return _filled(answer, None, made)
 
     def back(self, gradients: tuple[Tensor | None, ...]) -> list[Tensor]:
         """Record what each example brings, and return the gradients of what the model was called with."""
-        recorder, now = self._recorder, Chance(all_kinds=True)
+        recorder, now = self._recorder, Outset(self._model)
         made = [torch.zeros_like(self._leaves[place]) for place in self._moved]
         owns = recorder.divided(self._size)
         recorder.passed(self._number)
         try:
             for place, own in enumerate(owns):
                 with recorder.aside(self._size), torch.enable_grad():
-                    answer, entered = self._call(place)
-                    found = tree_leaves(answer)
+                    _, found, entered = self._call(place)
                     pairs = [
-                        (found[at], _row(found[at], gradient, place))
+                        (found[at], _row(found[at], gradient, self._axes[at], place))
                         for at, gradient in zip(self._own, gradients, strict=True)
                         if gradient is not None and found[at].requires_grad
                     ]
-                    if pairs:
-                        ends, starts = zip(*pairs, strict=True)
-                        _, *back = torch.autograd.grad(ends, (recorder.anchor, *entered), starts, allow_unused=True)
-                        for to, gradient in zip(made, back, strict=True):
-                            if gradient is not None:
-                                to[place] = gradient.sum(0)
+                    if pairs:  # not by torch.autograd.grad, for which no layer is computed again to save memory
+                        torch.autograd.backward(*zip(*pairs, strict=True))  # type: ignore[arg-type]
+                        recorder.anchor.grad = None
+                    for to, copies in zip(made, entered, strict=True):
+                        if copies.grad is not None:
+                            to[place] = copies.grad.sum(0)
                     recorder.keep(own, place, self._size)
         finally:
             now.restore()
         return made
 
-    def _is_rows(self, leaf: Any) -> bool:
-        return isinstance(leaf, Tensor) and leaf.ndim > 0 and len(leaf) == self._size
+    def _along(self) -> dict[Place, int]:
+        """Return the axes of the examples in what the model answers: those that one copy more makes longer."""
+        with self._recorder.aside(self._size):
+            _, usual, _ = self._call(0)
+        try:
+            with self._recorder.aside(self._size + 1):
+                _, longer, _ = self._call(0, more=1)
+        except Exception:  # a model for batches of this size alone
+            return {at: 0 for at, leaf in usual.items() if leaf.ndim and len(leaf) == self._size}
+        found = {}
+        for at in usual.keys() & longer.keys():
+            pairs = zip(usual[at].shape, longer[at].shape, strict=False)
+            axes = [axis for axis, (few, more) in enumerate(pairs) if few != more]
+            if len(axes) == 1:
+                found[at] = axes[0]
+        return found
 
-    def _call(self, place: int) -> tuple[Any, list[Tensor]]:
-        """Call the model with copies of one example, and return the answer and the copies that have a gradient."""
+    def _call(self, place: int, more: int = 0) -> tuple[Any, dict[Place, Tensor], list[Tensor]]:
+        """Call the model with copies of one example.
+
+        Return the answer, its tensors with those that are kept, and the copies that have a gradient.
+        """
         leaves = list(self._leaves)
         for row in self._rows:
             leaf = self._leaves[row].detach()
-            leaves[row] = leaf[place : place + 1].expand_as(leaf).clone(memory_format=torch.contiguous_format)
+            copies = leaf[place : place + 1].expand(self._size + more, *leaf.shape[1:])
+            leaves[row] = copies.clone(memory_format=torch.contiguous_format)
         entered = [leaves[row].requires_grad_() for row in self._moved]
         given, named = tree_unflatten(leaves, self._form)
-        self._chance.restore()
+        self._before.restore()
         with _fast(self._fast):
-            return self._once(given, named), entered
+            answer = self._once(given, named)
+        found = _places(answer, None)
+        for module, name in kept(self._model):
+            found |= _places(module.__dict__[name], (module, name))
+        return answer, found, entered
+
+
+Place = tuple[tuple[nn.Module, str] | None, int]  # the attribute, None for what is returned, and the leaf there
+
+
+def _places(value: Any, attribute: tuple[nn.Module, str] | None) -> dict[Place, Tensor]:
+    """Return the tensors in an answer, or in an attribute."""
+    return {(attribute, at): leaf for at, leaf in enumerate(tree_leaves(value)) if isinstance(leaf, Tensor)}
+
+
+def _filled(value: Any, attribute: tuple[nn.Module, str] | None, made: dict[Place, Tensor]) -> Any:
+    """Return an answer, or an attribute, with the tensors that were made; what else is in it has no gradient."""
+    leaves, form = tree_flatten(value)
+    leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return tree_unflatten([made.get((attribute, at), leaf) for at, leaf in enumerate(leaves)], form)
 
 
 _KINDS = ("cpu", "cuda")
@@ -289,10 +396,10 @@ def _fast(kinds: Sequence[tuple[str, bool, torch.dtype]]) -> Iterator[None]:
             yield
 
 
-def _row(answer: Tensor, gradient: Tensor, place: int) -> Tensor:
+def _row(answer: Tensor, gradient: Tensor, axis: int, place: int) -> Tensor:
     """Return the gradient of one row of an answer, and zeros for the others."""
     made = torch.zeros_like(answer)
-    made[place] = gradient[place]
+    made.select(axis, place).copy_(gradient.select(axis, place))
     return made
 
 

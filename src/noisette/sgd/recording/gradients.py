@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from noisette.sgd.recording import _pools, _products, _room, layers
-from noisette.sgd.recording.alone import Beside, Filled, GuardedForward, Nothing, Own, Uneven
+from noisette.sgd.recording.alone import Beside, Filled, GuardedForward, Nothing, Own, Uneven, kept
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
@@ -106,6 +106,8 @@ class _Tapped:
     def __call__(self, *given: Any, **named: Any) -> Any:
         layer, recorder = self._layer, self._recorder
         if self._inside or recorder.plain or not (layer.training and torch.is_grad_enabled()):
+            if layer.training and not (self._inside or recorder.plain or self.whole):
+                recorder.glance(self._name, (*given, *named.values()))
             return type(layer).forward(layer, *given, **named)
         only = next(iter((*given, *named.values())), None) if len(given) + len(named) == 1 else None
         if isinstance(only, Tensor) and only.is_nested:
@@ -135,6 +137,7 @@ class _Tapped:
         layer, recorder, name = self._layer, self._recorder, self._name
         if recorder.size is not None and entered.shape[0] != recorder.size:
             entered = recorder.admit(name, entered, recorder.size)
+        recorder.formed_as(name, entered.ndim)
         if type(layer) is nn.Linear:
             weight, bias = layer._parameters["weight"], layer._parameters["bias"]
             if weight is not None and _products.takes(entered, weight, bias):
@@ -188,6 +191,7 @@ class _Tapped:
             return type(layer).forward(layer, *asked[0], **asked[1])
         shared |= new
         rows = [place for place in tensors if place not in shared]
+        recorder.formed_as(name, tuple(leaves[place].ndim for place in rows))
         number = recorder.begin(name)
         weights: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
             lambda _, gradients: recorder.add(name, dict(zip(self.owned, gradients, strict=True)), number),
@@ -376,6 +380,8 @@ class _Outlet:
             return None
         if recorder.given == 0:
             output = tree_map(lambda leaf: leaf[:0] if isinstance(leaf, Tensor) and leaf.ndim else leaf, output)
+        for module, name in kept(model):
+            module.__dict__[name] = traced(module.__dict__[name], recorder.notes)
         return traced(recorder.anchored(output), recorder.notes)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Outlet:
@@ -395,6 +401,7 @@ class Looks:
 
     single: set[str] = field(default_factory=set)  # layers that were called with one row for all examples
     other: set[str] = field(default_factory=set)  # with other rows than the examples', of which nothing is trained
+    axes: dict[str, set[Any]] = field(default_factory=dict)  # how many axes what entered a layer had
     known: bool = False  # whether a call was seen
     reads: bool = False  # whether it reads values, so that the next may go another way; else all data go this one
 
@@ -402,6 +409,8 @@ class Looks:
         """Add what another call showed."""
         self.single |= other.single
         self.other |= other.other
+        for name, axes in other.axes.items():
+            self.axes.setdefault(name, set()).update(axes)
         self.known, self.reads = self.known or other.known, self.reads or other.reads
 
     @property
@@ -484,12 +493,33 @@ class Recorder:
             return entered
         return entered.expand(size, *entered.shape[1:]) if single else entered  # as in a table of positions
 
+    def glance(self, name: str, given: tuple[Any, ...]) -> None:
+        """Look at the rows of a layer without a gradient: its inside may be computed again in the backward pass."""
+        rows = {len(value) for value in given if isinstance(value, Tensor) and value.ndim}
+        if self.size is None or not rows or self.size in rows:
+            return
+        if self.guarded is None:
+            self.looks.other.add(name)
+        elif self.watching and self.looks.known and name not in self.looks.other:
+            self.takes_divided()
+
+    def formed_as(self, name: str, axes: Any) -> None:
+        """Note how many axes enter a layer, or take rows for those of some examples that have another number of them.
+
+        Of the tokens that a mask chose there may be as many as examples.
+        """
+        if self.guarded is None:
+            self.looks.axes.setdefault(name, set()).add(axes)
+        elif self.looks.reads and not self.copying and axes not in self.looks.axes.get(name, {axes}):
+            self.takes_divided()
+
     def takes_divided(self) -> bool:
         """Stop a call in which a layer sees some of the examples; where all are copies of one, that one adds nothing.
 
         Tell whether gradients are recorded all the same.
         """
         if self.watching:
+            self.watching = False  # which tells a model that catches what is not its own
             raise Uneven
         self.spoilt = True
         return not self.copying
@@ -755,8 +785,8 @@ class Recorder:
         self.notes.clear()
         self._passes.clear()
         self._owns = None
-        for kept in (self._formed, self._counts, self._early, self._counted, self.calls):
-            kept.clear()
+        for held in (self._formed, self._counts, self._early, self._counted, self.calls):
+            held.clear()
         for uses in self._uses.values():
             uses.clear()
 

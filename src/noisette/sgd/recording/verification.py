@@ -23,7 +23,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from noisette.sgd.recording.alone import copied, kept
 from noisette.sgd.recording.gradients import Looks, NotApart, Recorder, whole_numbers
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.recording.models import calling_parent
@@ -151,9 +152,11 @@ def check_call(
         try:
             _check_copy(model, twin, *rest, whole, found, seen)
             shared.update(found)
-        except Divided:
+        except (Divided, NotApart):  # one row of three is taken for a row for all, and the model cannot go on
             _check_copy(model, _twin(model), *rest, {""}, {}, Looks())
-            seen.known = seen.reads = True
+            seen = Looks(known=True, reads=True)
+            with suppress(Divided, NotApart):  # which layers see one row for all, if copies of an example go one way
+                _recorded(_twin(model).train(), rest[0], alike, torch.get_rng_state(), whole, found, looks=seen)
         looks.join(seen)
         del twin, batches, other, alike, rest
     _give_back()
@@ -253,7 +256,7 @@ def _seen(
     """Call a copy of a model in training, and return what it saw, with what it holds that the model does not."""
     made: dict[tuple[Any, ...], list[Tensor]] = {}
     calls: Counter[nn.Module] = Counter()
-    twin = copy.deepcopy(model)
+    twin = copied(model)
 
     def keep(layer: nn.Module, given: Any, named: Any, out: Any) -> None:
         calls[layer] += 1
@@ -320,7 +323,7 @@ def _check_copy(
 
 def _twin(model: nn.Module) -> nn.Module:
     """Return a plain copy of a model, which does not hold itself: its memory is free when nobody holds it."""
-    twin = copy.deepcopy(model)
+    twin = copied(model)
     for layer in twin.modules():
         own = layer.__dict__.get("forward")
         if getattr(own, "__self__", None) is layer and getattr(own, "__func__", None) is type(layer).forward:
@@ -631,6 +634,7 @@ def _recorded(
 def _loss(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
     """Return a sum over all outputs in which no value cancels another by symmetry."""
     outputs = list(_floats(model(*given, **named)))
+    outputs += [tensor for module, name in kept(model) for tensor in _floats(module.__dict__[name])]
     if not outputs:
         raise ValueError("The model's output has no gradient, so there is nothing to train.")
     return torch.stack([torch.sin(tensor.as_subclass(Tensor) + 0.5).sum() for tensor in outputs]).sum()
