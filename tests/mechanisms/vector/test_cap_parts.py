@@ -12,6 +12,7 @@ import pytest
 
 import noisette as nz
 from noisette.mechanisms._reals import Digits
+from noisette.mechanisms.vector.caps import loops
 from noisette.mechanisms.vector.caps.draws import LowSphere, NormalTail, OnePoint, Proposal, SphereTail
 from noisette.mechanisms.vector.caps.exact import left_open
 
@@ -129,3 +130,47 @@ def test_digits_that_are_not_drawn_yet_are_far_below_the_error_that_is_allowed_f
         assert made._rounding * (z - math.sqrt(square)) >= 32 * math.sqrt(made._ambient) * 2.0**-68
         assert z <= (math.sqrt(square) + math.sqrt(made._ambient) / 1000) * (1 + 1e-12)
     assert made._rounding >= 17 * ULP
+
+
+def test_a_sum_within_its_error_of_a_whole_number_is_open() -> None:
+    """Each part of the error by itself, a hair inside and a hair outside of it, on both sides of a whole number."""
+
+    def is_open(
+        place: float, *, a: float = 0.0, c: float = 0.0, g: float = 0.0, w: float = 0.0, **margins: float
+    ) -> bool:
+        rows = {name: np.asarray([margins.get(name, 0.0)]) for name in ("share", "most", "reach", "slope")}
+        report, left = np.empty((1, 1)), np.empty(1, dtype=np.bool_)
+        shift = np.asarray([place])
+        loops.finish(
+            np.asarray([[g]]),
+            np.asarray([[w]]),
+            np.asarray([a]),
+            np.asarray([c]),
+            *rows.values(),
+            shift,
+            0.5,
+            report,
+            left,
+        )
+        assert report[0, 0] == 0.5 * math.floor(a * g + c * w + place)
+        return bool(left[0])
+
+    cases: list[tuple[float, dict[str, float]]] = [
+        (2.0**-50, {}),  # roundings of what is near zero
+        (2.0**-50 + 2.0**-47, {"a": 2.0**20}),  # of a long part across
+        (2.0**-50 + 2.0**-30 * 0.75, {"share": 2.0**-30, "most": 0.75}),  # at most so much is across
+        (2.0**-50 + 2.0**-30, {"share": 2.0**-30, "most": 9.0}),  # or one more than the sum, which is next to nothing
+        (2.0**-50 + 2.0**-30 * 4, {"share": 2.0**-30, "most": 9.0, "reach": 1.5, "w": -2.0}),
+        (2.0**-50 + 2.0**-30 * 2, {"slope": 2.0**-30, "w": -2.0}),
+    ]
+    for error, given in cases:
+        for side in (1, -1):
+            hair = 0.25 if side < 0 and error < 2.0**-40 else 1e-6  # below one, float64 has steps of 2^-53
+            assert is_open(side * error * (1 - hair), **given), (error, given)
+            assert not is_open(side * error * (1 + hair), **given), (error, given)
+    for product in (
+        {"a": 1.0, "g": 64.0},
+        {"c": 2.0, "w": 32.0},
+    ):  # it is off by its last places: 65 times 2^-50 in all
+        assert is_open(64 * 2.0**-50, **product)
+        assert not is_open(80 * 2.0**-50, **product)
