@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from contextlib import suppress
@@ -260,3 +261,61 @@ def test_a_list_follows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             clients.revoke(wrong)
     with pytest.raises(ValueError, match="enrolled already"):
         clients.enrol(["a"])
+
+
+SECRET = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({}, "at least one client"),
+        ([SECRET], "at least one client"),
+        ({"": SECRET}, "1 to 64 letters"),
+        ({"a" * 65: SECRET}, "1 to 64 letters"),
+        ({"a b": SECRET}, "1 to 64 letters"),
+        ({"good": SECRET, "a/b": SECRET}, "1 to 64 letters"),
+        ({"one": 5}, "64 hexadecimal digits"),
+        ({"one": None}, "64 hexadecimal digits"),
+        ({"one": SECRET[:-1]}, "64 hexadecimal digits"),
+        ({"one": SECRET + "0"}, "64 hexadecimal digits"),
+        ({"one": SECRET[:-1] + "g"}, "64 hexadecimal digits"),
+        ({"one": SECRET.upper()}, "64 hexadecimal digits"),
+        ({"one": f"{SECRET}:{SECRET[:-1]}"}, "64 hexadecimal digits"),
+        ({"good": SECRET, "one": "x"}, "64 hexadecimal digits"),
+    ],
+)
+def test_a_list_with_one_wrong_client_is_refused(wrong: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        Clients(wrong)
+    path = tmp_path / "clients.json"
+    path.write_text(json.dumps(wrong), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        Clients.read(path)
+
+
+def test_names_of_64_letters_and_both_kinds_of_entries_are_taken() -> None:
+    assert Clients({"a" * 64: SECRET, "b": f"{SECRET}:{SECRET}"}).names == ["a" * 64, "b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("float64", [0.5, math.nan, 0.5], "finite"),
+        ("float64", [0.5, 0.5, -math.inf], "finite"),
+        ("float64", [0.5, 0.5], "shape"),
+        ("int8", [0.5, math.nan, 0.5], "finite"),
+        ("int8", [0.5, 0.5, 0.5], "kind 'int8', got numbers of float64"),
+        ("bit", [0, 1, 2], "kind 'bit'"),
+        ("bit", [2, 2, 2], "kind 'bit'"),
+    ],
+)
+def test_one_wrong_entry_is_not_sent(kind: str, values: list[float], message: str) -> None:
+    layout = PacketLayout(3, 2, kind)
+    with pytest.raises(ValueError, match=message):
+        layout.split(np.asarray(values, dtype=KINDS[kind] if kind == "bit" else np.float64))
+    right = np.asarray([0, 1, 1], dtype=KINDS[kind])
+    assert len(layout.split(right)) == 2
+    if kind == "bit":
+        with pytest.raises(ValueError, match="kind 'bit'"):
+            layout.split(right.astype(np.int64))
