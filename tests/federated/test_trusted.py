@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.federated.processes import PATIENCE, end, last_words
+from tests.federated.processes import PATIENCE, end, last_words, turn, words
 from tests.shuffler.certificates import make_certificates, make_node_key
 
 BIN = Path(sys.executable).parent
@@ -189,8 +189,9 @@ class Federation:
         """Start a process, its output in a file."""
         own = self.environment | {key: str(value) for key, value in environment.items()}
         with (self.root / f"{name}.log").open("a", encoding="utf-8") as log:
-            words = [str(BIN / command[0]), *map(str, command[1:])]
-            self.processes[name] = subprocess.Popen(words, cwd=self.root, env=own, stdout=log, stderr=subprocess.STDOUT)
+            self.processes[name] = subprocess.Popen(
+                words(*command), cwd=self.root, env=own, stdout=log, stderr=subprocess.STDOUT
+            )
 
     def flwr(self, *words: Any) -> None:
         """Run Flower's command line against the superlink."""
@@ -253,9 +254,10 @@ class Federation:
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Federation]:
-    made = Federation(tmp_path)
-    yield made
-    made.down()
+    with turn():
+        made = Federation(tmp_path)
+        yield made
+        made.down()
 
 
 @pytest.mark.long

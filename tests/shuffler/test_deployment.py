@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.federated.processes import PATIENCE, end, last_words
+from tests.federated.processes import PATIENCE, end, last_words, turn, words
 from tests.shuffler.certificates import make_certificates, make_node_key
 
 from noisette.datasets import folder as data_folder
@@ -88,8 +88,7 @@ class Deployment:
         """Start a process, its output in a file."""
         own = self.environment | {key: str(value) for key, value in environment.items()}
         with (self.root / f"{name}.log").open("a", encoding="utf-8") as log:
-            words = [str(BIN / command[0]), *map(str, command[1:])]
-            made = subprocess.Popen(words, cwd=self.root, env=own, stdout=log, stderr=subprocess.STDOUT)
+            made = subprocess.Popen(words(*command), cwd=self.root, env=own, stdout=log, stderr=subprocess.STDOUT)
         self.processes[name] = made
 
     def flwr(self, *words: Any) -> None:
@@ -202,10 +201,11 @@ class Deployment:
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
     if data_folder() is None:
         pytest.skip("needs MNIST: set NOISETTE_DATA")
-    made = Deployment(tmp_path)
-    made.prepare()
-    yield made
-    made.down()
+    with turn():
+        made = Deployment(tmp_path)
+        made.prepare()
+        yield made
+        made.down()
 
 
 @pytest.mark.long
