@@ -35,6 +35,7 @@ import argparse
 import ast
 import builtins
 import fcntl
+import functools
 import gc
 import hashlib
 import importlib
@@ -714,9 +715,13 @@ class Copy:
                 importlib.import_module(".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__"))
         gc.unfreeze()
         self.functions: dict[str, list[FunctionType]] = defaultdict(list)
-        for thing in gc.get_objects():
+        things = gc.get_objects()
+        for thing in things:
             if type(thing) is FunctionType and _CORE in thing.__code__.co_filename:
                 self.functions[thing.__code__.co_filename].append(thing)
+        # what was kept while tests were collected would hide a change of how it is found
+        caches = [thing for thing in things if type(thing) is functools._lru_cache_wrapper]
+        self.caches = [cache for cache in caches if cache.__module__.startswith("noisette")]
         gc.freeze()
         for number, change in enumerate(changes):
             start = time.monotonic()
@@ -752,6 +757,7 @@ class Copy:
         assert runner is not None
         starts = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
         setattr(builtins, HIT, hits.update)
+        self.forget_results()
         for name, places in self.probes.items():
             original = (self.folder / name).read_text(encoding="utf-8")
             tree = _Probes(original, places).visit(ast.parse(original))
@@ -776,6 +782,11 @@ class Copy:
                 except ValueError:  # a guard was all that used a name of the function around: tried anew
                     return False
         return True
+
+    def forget_results(self) -> None:
+        """Empty what functions keep of earlier calls. Only in a fork."""
+        for cache in self.caches:
+            cache.cache_clear()
 
     def lines(self, change: Change) -> dict[str, set[int]]:
         """Return the lines that tests of a change execute, by module: its own, or those that use what it defines."""
@@ -911,6 +922,7 @@ class Copy:
         """Give functions their changed code and run tests; only in a fork of the session that has collected them."""
         if not self.give(change.path, original, change.apply(original)):
             return 0
+        self.forget_results()
         os.environ["NUMBA_CACHE_DIR"] = str(numba)  # for the processes that tests start
         runner = self.runner
         assert runner is not None
