@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisette.core import Estimate
-from noisette.enhancement import npmle, prior
+from noisette.enhancement import averaging, npmle, prior
 from noisette.enhancement.npmle import PriorFit, _cells, _grid, _prior, _support, fit, likelihood, maximise
 from noisette.enhancement.prior import Prior, by_fold
 from noisette.enhancement.problem import NormalMeans, _places, _steady, run_lengths
@@ -219,3 +219,12 @@ def test_one_number_that_no_collection_gives_is_refused(value: Any, error: Any, 
         NormalMeans.of(estimate(value, error, **more), 0.0)
     with pytest.raises(ValueError, match="finite bias"):
         NormalMeans.of(estimate([1.0, 2.0], [1.0, 1.0]), [0.0, np.inf])
+
+
+@pytest.mark.parametrize(("small", "count"), [(11, 7), (9, 3), (0, 3), (100, 7)])
+def test_deviations_reach_down_to_half_of_a_small_error(small: int, count: int) -> None:
+    """One error in ten is smaller: of a hundred the tenth and the eleventh decide."""
+    errors = np.full(100, 2.0**-2)
+    errors[:small] = 2.0**-6
+    found = averaging._deviations(np.random.default_rng(1).permutation(errors))
+    assert found.tolist() == [2.0**-k for k in range(count)]

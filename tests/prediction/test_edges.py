@@ -120,7 +120,7 @@ EDGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "more flips than are listed": (
         lambda r: graded.Reused(LevelledResponse(np.linspace(0, 1, 17), [1.0] * 16), r)._says,
         graded._MOST_FLIPS + 2,
-        3,
+        graded._MOST_FLIPS + 1,
     ),
     "no values for an error that depends on them": (
         lambda v: graded.simulated(

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from noisette.sgd import Recorder, check_model, make_private, with_open_recurrence, without_batch_norm
+from noisette.sgd.recording.gradients import _masks
 
 
 class Twice(nn.Module):
@@ -397,3 +398,20 @@ def test_attention_answers_as_it_lies_in_memory_so_that_dropout_behind_it_draws_
     loader = torch.utils.data.DataLoader(check, batch_size=4)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     make_private(layer.float(), optimizer, loader, target=(3.0, 1e-5), epochs=1)
+
+
+def test_masks_of_attention_are_laid_out_by_example_and_head():
+    layer, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.zeros(3, 5, 8)
+    mask = torch.arange(6 * 25.0).reshape(6, 5, 5)
+    for given, named in (((x, x, x), {"attn_mask": mask}), ((x, x, x, None, False, mask), {})):
+        left, found, axes = _masks(layer, given, named, 3)
+        assert (left, axes) == ((), 3)
+        assert all(found[name] is x for name in ("query", "key", "value"))
+        for example in range(3):
+            for head in range(2):
+                assert torch.equal(found["attn_mask"][example, head], mask[2 * example + head])
+    left, found, axes = _masks(layer, (x, x, x), {"attn_mask": mask[0]}, 3)
+    assert (left, axes) == ((), -1)
+    assert torch.equal(found["attn_mask"], mask[0])  # one for all
+    for other, size in ((layer, None), (layer, 0), (nn.Linear(8, 8), 3)):
+        assert _masks(other, (x,), {"attn_mask": mask}, size) == ((x,), {"attn_mask": mask}, -1)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.shuffler.by_hand import open_by_hand
@@ -319,3 +320,14 @@ def test_one_wrong_entry_is_not_sent(kind: str, values: list[float], message: st
     if kind == "bit":
         with pytest.raises(ValueError, match="kind 'bit'"):
             layout.split(right.astype(np.int64))
+
+
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.pem"
+    other = Ed25519PrivateKey.generate()
+    path.write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(ValueError, match="expected a key for X25519, got a Ed25519PrivateKey"):
+        ServerKey.read(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="is no private key"):
+        ServerKey.read(path)

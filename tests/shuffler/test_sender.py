@@ -144,7 +144,7 @@ def test_blocks_that_came_before_stand() -> None:
     assert (sent.packets, sent.known) == (2, 1)
     assert [block for block, _ in Frame.decode(flaky.seen[1][1]).packets] == [0, 2]
     assert flaky.seen[0][0] != flaky.seen[1][0]
-    for reason, blocks in (("post-reused", []), ("already-sent", [])):
+    for reason, blocks in (("post-reused", []), ("already-sent", []), ("round-over", [1])):
         flaky = _Flaky(httpx.Response(409, json=told | {"reason": reason, "blocks": blocks}))
         with pytest.raises(NotSent):
             Sender(_http(flaky, []), KEY.public).send(values_of(1), LAYOUT, context="run", number=1)
