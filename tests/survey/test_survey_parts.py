@@ -189,12 +189,12 @@ def test_who_drew_a_section_says_nothing_of_the_other() -> None:
         wrong = rows.copy()
         if change == "drawn":
             wrong["drawn"][3] = 2
-            refused(lambda: survey.check_drawn(wrong), "one of 2 sections")  # noqa: B023 - called at once
+            refused(lambda: list(survey.parts(wrong)), "one of 2 sections")  # noqa: B023 - called at once
         else:
             place = 1 - int(wrong["drawn"][3])
             np.atleast_1d(wrong[f"part{place}"][3:4]).flat[0] = 0.25
-            refused(lambda: survey.check_drawn(wrong), "zeros for the others")  # noqa: B023 - called at once
-    survey.check_drawn(rows[:0])
+            refused(lambda: list(survey.parts(wrong)), "zeros for the others")  # noqa: B023 - called at once
+    list(survey.parts(rows[:0]))
     one = survey.rows(reports[:1])
     assert survey.written(one[0]) == reports[0]
     counts = np.bincount(survey.privatize_coded({"x": np.full(3000, 0.5), "v": np.zeros((3000, 3))}, rng=1)["drawn"])

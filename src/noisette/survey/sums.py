@@ -82,7 +82,6 @@ class Layout:
 
     def tally(self, rows: Rows) -> Sums:
         """Sum rows, refusing those that the mechanisms cannot have sent."""
-        self.survey.check_drawn(rows)
         vector = np.zeros(self.size, dtype=np.int64)
         binned = {(number.place, number.column): place for place, number in enumerate(self.numbers)}
 
@@ -93,8 +92,8 @@ class Layout:
                 own, (bins,) = self.histograms[found]
                 vector[own] = np.bincount(places_of(edges, reports.ravel()), minlength=bins)
 
-        for place, (section, (own, _)) in enumerate(zip(self.survey.sections, self.sections, strict=True)):
-            sent = self.survey.part(rows, place)
+        parts = zip(self.survey.sections, self.sections, self.survey.parts(rows), strict=True)
+        for place, (section, (own, _), sent) in enumerate(parts):
             if not len(sent):
                 continue
             if len(section.items) > 1:
@@ -111,7 +110,7 @@ class Layout:
         order = np.argsort(cells, kind="stable")
         ends = np.searchsorted(cells[order], np.arange(self.survey.cells + 1))
         pairs = ((cell, slice(ends[cell], ends[cell + 1])) for cell in range(self.survey.cells))
-        return {cell: self.tally(rows[order[own]]) for cell, own in pairs if own.start < own.stop}
+        return {cell: self.tally(rows.take(order[own])) for cell, own in pairs if own.start < own.stop}
 
     def nothing(self) -> Sums:
         """Return the sums of no report."""
