@@ -1,9 +1,12 @@
-// The laws of choices among many, of several choices, of texts and of graded numbers: kinds of tables that laws.js takes in
-// where a campaign has one. It gives its own tools to them, so that this file needs no other and is loaded alone.
+// The laws of choices among many, of several choices, of texts, of graded numbers, and of reports in bits, hashes and
+// Hadamard's columns: kinds of tables that laws.js takes in where a campaign has one. It gives its own tools to them, so that
+// this file needs no other and is loaded alone.
 
 const MOST_LEVELS = 2 ** 10;
 const LONGEST = 2 ** 25; // sequence from which a difference set is read
-const RING = 2 ** 31 - 1, DRAWS = 1n << 62n; // points on which options lie, and what decides on one
+const FINE = 1n << 61n; // weights of bits add up to this
+const PRIME = 2 ** 31 - 1; // of the maps of local hashing
+const RING = PRIME, DRAWS = 1n << 62n; // points on which options lie, and what decides on one
 
 export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, part, real, subsets, symbols, UNIT, whole, written }) => {
   // What arcs give away: a point on no own arc has least where these share nothing. The verifier knows them by itself.
@@ -47,6 +50,61 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
     return found;
   };
   return {
+    hash: (table, domain) => { // the map is drawn before the category is looked at
+      const [prime, response] = fields(table, "kind", "prime", "response").slice(1);
+      fitting(domain.size, domain);
+      const buckets = whole(Object(response).size, "buckets", 2, MOST), p = BigInt(whole(prime, "prime", PRIME, PRIME));
+      const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
+      const into = (seed, code) => Number(((seed / p) * BigInt(code) + (seed % p)) % p * BigInt(buckets) / p);
+      return {
+        law: written("hashed", { maps: p * p, response: bucket.law }),
+        width: 2,
+        weigh: ([seed, sent], code) => bucket.weigh([sent], into(BigInt(seed), code)),
+        draw: (words, codes) => {
+          const seeds = codes.map(() => words.below(p * p)), own = seeds.map((seed, at) => into(seed, codes[at]));
+          return bucket.draw(words, own).map((sent, at) => [seeds[at], sent]);
+        },
+      };
+    },
+    bits: (table, domain) => {
+      const [size, others, turned] = fields(table, "kind", "size", "others", "turned").slice(1);
+      const rare = fine(others, "others"), off = fine(turned, "turned");
+      return {
+        law: written("bits", { size, others: rare, turned: off }),
+        width: fitting(size, domain),
+        weigh: (sent, code) => {
+          const [own, rest] = [off, FINE - rare].map(zero => (sent[code] ? FINE - zero : zero)); // of this bit at 0, or 1
+          return Math.log(Number(own) / Number(rest));
+        },
+        draw: (words, codes) => {
+          const turns = fill(words, codes.length, off), rows = fill(words, codes.length * size, rare);
+          return codes.map((code, at) => {
+            const row = rows.slice(at * size, (at + 1) * size);
+            row[code] = 1 - turns[at];
+            return row;
+          });
+        },
+      };
+    },
+    hadamard: (table, domain) => {
+      const [order, own] = fields(table, "kind", "order", "own").slice(1);
+      const wanted = 2 ** fitting(domain.size, domain).toString(2).length; // the first power of two above the categories
+      whole(order, "order", wanted, wanted);
+      whole(own, "own", 1, UNIT - 1);
+      return {
+        law: written("columns", { order, own }),
+        width: 1,
+        weigh: ([column], code) => Math.log(even((code + 1) & column) ? own : UNIT - own),
+        draw: (words, codes) => {
+          const columns = words.uniforms(codes.length).map(uniform => Math.floor(uniform * order));
+          const positive = words.units(codes.length).map(unit => unit < own);
+          return codes.map((code, at) => {
+            const row = code + 1, column = columns[at];
+            return even(row & column) === positive[at] ? column : column ^ (row & -row);
+          });
+        },
+      };
+    },
     cyclic: (table, domain) => { // what is added to the category is drawn before it is looked at, from whatever set
       const [order, prime, power, taps, own, other] =
         fields(table, "kind", "order", "prime", "power", "taps", "own", "other").slice(1);
@@ -248,6 +306,63 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
     },
   };
 };
+
+/** Return a weight of 2^61, which is written as a text. */
+function fine(text, name) {
+  const found = typeof text === "string" && /^[1-9][0-9]{0,18}$/.test(text) ? BigInt(text) : 0n;
+  if (found < 1n || found >= FINE) throw new Error(`Expected ${name}=${String(text)} to be 1 to 2^61 - 1, as a text.`);
+  return found;
+}
+
+const even = bits => {
+  let odd = 0;
+  for (let rest = bits; rest; rest >>>= 1) odd ^= rest & 1;
+  return odd === 0;
+};
+
+const tables = new Map();
+
+function patterns(weight) { // which of 256 patterns of eight bits a short draw decides on, and the edges of the rest
+  if (tables.has(weight)) return tables.get(weight);
+  const off = (1n << 61n) - weight, decided = [], sums = [];
+  let running = 0n;
+  for (let pattern = 0; pattern < 256; pattern++) {
+    const bits = Array.from({ length: 8 }, (_, at) => (pattern >> (7 - at)) & 1);
+    const ones = BigInt(bits.reduce((a, b) => a + b)), chance = weight ** ones * off ** (8n - ones);
+    for (let owned = chance >> 472n; owned > 0n; owned--) decided.push(bits);
+    sums.push([(running += chance & ((1n << 472n) - 1n)), bits]);
+  }
+  tables.set(weight, { decided, sums });
+  return tables.get(weight);
+}
+
+function fill(words, count, weight) { // independent bits, each on with chance weight / 2^61
+  const whole = Math.floor(count / 8), found = eights(words, whole, weight).flat();
+  return count % 8 ? found.concat(eights(words, 1, weight)[0].slice(0, count % 8)) : found;
+}
+
+function eights(words, count, weight) {
+  const { decided, sums } = patterns(weight), shorts = [], late = [];
+  for (let at = 0; at < count; at += 4) {
+    const word = words.word();
+    for (let k = 0; k < 4; k++) shorts.push(Number((word >> BigInt(16 * k)) & 0xffffn));
+  }
+  const found = shorts.slice(0, count).map((short, at) => {
+    if (short >= decided.length) late.push(at);
+    return decided[short];
+  });
+  const draws = late.map(() => words.below(BigInt(65536 - decided.length) << 48n));
+  late.forEach((at, i) => {
+    const index = sums.findIndex(([sum]) => sum >> 424n >= draws[i]);
+    if (sums[index][0] >> 424n !== draws[i]) {
+      found[at] = sums[index][1];
+    } else {
+      const place = (draws[i] << 424n) | words.bits(424); // one in 2^40: the next bits decide
+      found[at] = sums.find(([sum]) => sum > place)[1];
+    }
+  });
+  return found;
+}
 
 const choosing = domain => {
   if (domain.options === undefined) throw new Error(`Expected a law for the answers to ${domain.name}, got one for several options.`);

@@ -5,17 +5,16 @@
 // A law has `law`, its whole numbers as a certificate states them, of which spent.js computes epsilon; `width`, the
 // numbers in a report; `draw`, for several inputs; and `weigh`, ln P(report | x) but for what does not depend on x, in
 // float64: it shows a person what her report tells, and nothing rests on it. Laws of choices among many, of several
-// choices, of texts and of graded numbers are in laws-more.js, which is loaded where a campaign has one.
+// choices, of texts, of graded numbers, and of reports in bits, hashes and Hadamard's columns, which no campaign has that
+// does not ask for them, are in laws-more.js, which is loaded where a campaign has one.
 
 import { fromText } from "./bytes.js";
 import { discreteLaplace, exact, roundUp, Words } from "./random.js";
 import { further, odds, spent } from "./spent.js";
 
 const UNIT = 2 ** 53; // weights of what one uniform number decides add up to this
-const FINE = 1n << 61n; // and those of bits to this
 const MOST = 2 ** 20; // categories, and numbers in a report: more would hold up the page
 const MOST_OPTIONS = 2 ** 16, LONGEST_TEXT = 32;
-const PRIME = 2 ** 31 - 1; // of the maps of local hashing
 const LEAST_RATE = 2 ** -44, FURTHEST = 2 ** 51; // Laplace noise exceeds 2^52 steps once in 10^110 draws, or less often
 
 const rint = x => { // to the nearest integer, halves to the even one
@@ -62,13 +61,6 @@ function positive(value, name) {
 
 /** Return a chance as the weight it has of 2^53. */
 const weight = (chance, name) => whole(real(chance, name) * UNIT, `2^53 ${name}`, 1, UNIT - 1);
-
-/** Return a weight of 2^61, which is written as a text. */
-function fine(text, name) {
-  const found = typeof text === "string" && /^[1-9][0-9]{0,18}$/.test(text) ? BigInt(text) : 0n;
-  if (found < 1n || found >= FINE) throw new Error(`Expected ${name}=${String(text)} to be 1 to 2^61 - 1, as a text.`);
-  return found;
-}
 
 const names = (thing, what) => {
   const labels = list(thing, what);
@@ -227,42 +219,6 @@ const KINDS = {
       },
     };
   },
-  hash: (table, domain) => { // the map is drawn before the category is looked at
-    const [prime, response] = fields(table, "kind", "prime", "response").slice(1);
-    fitting(domain.size, domain);
-    const buckets = whole(Object(response).size, "buckets", 2, MOST), p = BigInt(whole(prime, "prime", PRIME, PRIME));
-    const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
-    const into = (seed, code) => Number(((seed / p) * BigInt(code) + (seed % p)) % p * BigInt(buckets) / p);
-    return {
-      law: written("hashed", { maps: p * p, response: bucket.law }),
-      width: 2,
-      weigh: ([seed, sent], code) => bucket.weigh([sent], into(BigInt(seed), code)),
-      draw: (words, codes) => {
-        const seeds = codes.map(() => words.below(p * p)), own = seeds.map((seed, at) => into(seed, codes[at]));
-        return bucket.draw(words, own).map((sent, at) => [seeds[at], sent]);
-      },
-    };
-  },
-  bits: (table, domain) => {
-    const [size, others, turned] = fields(table, "kind", "size", "others", "turned").slice(1);
-    const rare = fine(others, "others"), off = fine(turned, "turned");
-    return {
-      law: written("bits", { size, others: rare, turned: off }),
-      width: fitting(size, domain),
-      weigh: (sent, code) => {
-        const [own, rest] = [off, FINE - rare].map(zero => (sent[code] ? FINE - zero : zero)); // of this bit at 0, or 1
-        return Math.log(Number(own) / Number(rest));
-      },
-      draw: (words, codes) => {
-        const turns = fill(words, codes.length, off), rows = fill(words, codes.length * size, rare);
-        return codes.map((code, at) => {
-          const row = rows.slice(at * size, (at + 1) * size);
-          row[code] = 1 - turns[at];
-          return row;
-        });
-      },
-    };
-  },
   subset: (table, domain) => {
     const [size, length, own] = fields(table, "kind", "size", "length", "own").slice(1);
     whole(length, "length", 1, fitting(size, domain) - 1);
@@ -273,25 +229,6 @@ const KINDS = {
       weigh: (sent, code) =>
         (sent.includes(code) ? Math.log(own) + Math.log(size - length) : Math.log(UNIT - own) + Math.log(length)),
       draw: (words, codes) => subsets(words, codes, words.units(codes.length).map(unit => unit < own), size, length),
-    };
-  },
-  hadamard: (table, domain) => {
-    const [order, own] = fields(table, "kind", "order", "own").slice(1);
-    const wanted = 2 ** fitting(domain.size, domain).toString(2).length; // the first power of two above the categories
-    whole(order, "order", wanted, wanted);
-    whole(own, "own", 1, UNIT - 1);
-    return {
-      law: written("columns", { order, own }),
-      width: 1,
-      weigh: ([column], code) => Math.log(even((code + 1) & column) ? own : UNIT - own),
-      draw: (words, codes) => {
-        const columns = words.uniforms(codes.length).map(uniform => Math.floor(uniform * order));
-        const positive = words.units(codes.length).map(unit => unit < own);
-        return codes.map((code, at) => {
-          const row = code + 1, column = columns[at];
-          return even(row & column) === positive[at] ? column : column ^ (row & -row);
-        });
-      },
     };
   },
 };
@@ -340,56 +277,6 @@ function part(table, domain, kinds = Object.keys(KINDS)) {
   const kind = Object(table).kind;
   if (!kinds.includes(kind)) throw new Error(`Expected kind=${String(kind)} to be ${kinds.join(", ")}.`);
   return KINDS[kind](table, domain);
-}
-
-const even = bits => {
-  let odd = 0;
-  for (let rest = bits; rest; rest >>>= 1) odd ^= rest & 1;
-  return odd === 0;
-};
-
-const tables = new Map();
-
-function patterns(weight) { // which of 256 patterns of eight bits a short draw decides on, and the edges of the rest
-  if (tables.has(weight)) return tables.get(weight);
-  const off = (1n << 61n) - weight, decided = [], sums = [];
-  let running = 0n;
-  for (let pattern = 0; pattern < 256; pattern++) {
-    const bits = Array.from({ length: 8 }, (_, at) => (pattern >> (7 - at)) & 1);
-    const ones = BigInt(bits.reduce((a, b) => a + b)), chance = weight ** ones * off ** (8n - ones);
-    for (let owned = chance >> 472n; owned > 0n; owned--) decided.push(bits);
-    sums.push([(running += chance & ((1n << 472n) - 1n)), bits]);
-  }
-  tables.set(weight, { decided, sums });
-  return tables.get(weight);
-}
-
-function fill(words, count, weight) { // independent bits, each on with chance weight / 2^61
-  const whole = Math.floor(count / 8), found = eights(words, whole, weight).flat();
-  return count % 8 ? found.concat(eights(words, 1, weight)[0].slice(0, count % 8)) : found;
-}
-
-function eights(words, count, weight) {
-  const { decided, sums } = patterns(weight), shorts = [], late = [];
-  for (let at = 0; at < count; at += 4) {
-    const word = words.word();
-    for (let k = 0; k < 4; k++) shorts.push(Number((word >> BigInt(16 * k)) & 0xffffn));
-  }
-  const found = shorts.slice(0, count).map((short, at) => {
-    if (short >= decided.length) late.push(at);
-    return decided[short];
-  });
-  const draws = late.map(() => words.below(BigInt(65536 - decided.length) << 48n));
-  late.forEach((at, i) => {
-    const index = sums.findIndex(([sum]) => sum >> 424n >= draws[i]);
-    if (sums[index][0] >> 424n !== draws[i]) {
-      found[at] = sums[index][1];
-    } else {
-      const place = (draws[i] << 424n) | words.bits(424); // one in 2^40: the next bits decide
-      found[at] = sums.find(([sum]) => sum > place)[1];
-    }
-  });
-  return found;
 }
 
 function choose(words, dims, count) { // a uniform subset, in order
