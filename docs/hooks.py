@@ -328,7 +328,7 @@ def _exact(mechanism: Any) -> str:
 def _guarantee_table(cls: type[Any]) -> str:
     guarantee = cls.example(1.0).guarantee
     lines = [
-        f"Unit [`{guarantee.unit}`](../glossary.md#unit-kinds), model [`{guarantee.model}`](../glossary.md"
+        f"Unit [`{guarantee.unit}`](../glossary.md#{guarantee.unit}), model [`{guarantee.model}`](../glossary.md"
         f"#{guarantee.model}), relation [`{guarantee.relation}`](../glossary.md#{guarantee.relation}).",
         "The exact ε is computed from `log_prob`" + (", at the stated δ." if guarantee.delta else "."),
         "",

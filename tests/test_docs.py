@@ -1,6 +1,7 @@
 """What the README and the documentation show is what happens: their examples run here."""
 
 import ast
+import dataclasses
 import doctest
 import inspect
 import re
@@ -22,6 +23,7 @@ from noisette.cli import verbs
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+AROUND = [ROOT / "clients" / "js" / "README.md", *(one for one in sorted(ROOT.glob("*.md")) if one.name != "README.md")]
 FENCE = re.compile(r"^```(?:python|pycon)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 FRONTS = ["sgd", "device", "certificates", "federated", "regression", "collector", "shuffler", "survey"]
 FRONTS += ["domains", "prediction", "enhancement", "accounting", "auditing", "aggregation", "scale"]
@@ -104,37 +106,62 @@ def test_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert done.stdout
 
 
-@pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
+@pytest.mark.parametrize("path", [*PAGES, *AROUND], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
-    """Relative links of a page name files of this repository, or pages that the documentation generates."""
-    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    """Relative links of a page name files of this repository, or pages that are generated, and headings of either."""
+    text = path.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?[^)]*\)", FENCE.sub("", text))
     made = ("kinds/", "mechanisms/", "the-board.html")
-    missing = [t for t in targets if not (path.parent / t).exists() and not t.startswith(made)]
+    missing = [t for t, _ in targets if not (path.parent / t).exists() and not t.startswith(made)]
     assert not missing
+    written = {t for t, _ in targets if t.endswith(".md") and not t.endswith("errors.md")}  # whose headings are made
+    pages = {t: path.parent / t if t else path for t in {"", *written}}
+    places = {t: _places(page.read_text(encoding="utf-8")) for t, page in pages.items() if page.exists()}
+    assert not [(t, place) for t, place in targets if place and t in places and place not in places[t]]
+
+
+def _places(text: str) -> set[str]:
+    """Return what links to a page may name: its ids, and its headings as they become ids."""
+    words = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", one) for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    plain = [unicodedata.normalize("NFKD", one).encode("ascii", "ignore").decode() for one in words]
+    slugs = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", one).strip().lower()) for one in plain}
+    return slugs | set(re.findall(r'id="([\w-]+)"', text))
 
 
 def test_every_word_of_a_guarantee_is_in_the_glossary() -> None:
-    """Units, models and relations each have an entry, and the page of guarantees leads to it."""
-    parts = "unit", "model", "relation", "epsilon", "delta"
-    words = [*get_args(guarantees.Model), *get_args(guarantees.Relation)]
-    entries = re.findall(r'id="([\w-]+)"', (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
-    assert len(entries) == len(set(entries))
-    assert {*words, *parts} <= set(entries)
+    """Every field and every value has an entry; the table on top and the page of guarantees lead there."""
+    values = [one for kind in (guarantees.Unit, guarantees.Model, guarantees.Relation) for one in get_args(kind)]
+    words = [*values, *(field.name for field in dataclasses.fields(nz.Guarantee))]
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r'^\*\*.+\*\* <a id="([\w-]+)"></a> ', glossary, re.MULTILINE)
+    assert len(entries) == len(set(entries)) == glossary.count("<a id=")
+    assert {*words} <= set(entries)
+    assert {*re.findall(r"\]\(#([\w-]+)\)", glossary)} <= set(entries)
+    table = glossary.partition("**accountant**")[0]
+    assert not [word for word in words if f"](#{word})" not in table]
     page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    for word, entry in [*zip(words, words, strict=True), *((unit, "unit-kinds") for unit in get_args(guarantees.Unit))]:
-        assert f"[`{word}`](glossary.md#{entry})" in page
+    assert not [one for one in values if f"[`{one}`](glossary.md#{one})" not in page]
 
 
 @pytest.mark.needs("fastapi", "torch", "flwr", "sklearn")
 @pytest.mark.slow
-@pytest.mark.parametrize("package", FRONTS)
+@pytest.mark.parametrize("package", ["", *FRONTS])
 def test_the_reference_has_every_public_name(package: str) -> None:
-    """The module in which a name of a package's front is defined is on the page, or its package is."""
-    front = import_module(f"noisette.{package}")
-    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
-    homes = {getattr(getattr(front, name), "__module__", None) for name in front.__all__}
-    ours = {home for home in homes if home and home.startswith("noisette.")}
-    assert not {home for home in ours if not any(f"{home}.".startswith(f"{one}.") for one in shown)}
+    """The name itself, or the module in which it is defined, or its package; a mechanism has a page of its own."""
+    front = import_module(f"noisette.{package}".rstrip("."))
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
+    lacking = []
+    for name in front.__all__:
+        thing = getattr(front, name)
+        if inspect.ismodule(thing) or thing in nz.CATALOGUE.values():
+            continue
+        home = str(getattr(thing, "__module__", None))
+        whole = f"{home}.{name}."
+        there = any(whole.startswith(f"{one}.") for one in shown)
+        if not there and (home.startswith("noisette.") or not re.search(rf"\b{name}\b", page)):
+            lacking.append(name)
+    assert not lacking
 
 
 @pytest.mark.needs("fastapi", "torch", "flwr", "sklearn", "mkdocs")
