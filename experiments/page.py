@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ _COLUMNS = ("item", "where", "setting", "claimed", "obtained", "true guarantee",
 _KINDS = ("Algorithm", "Theorem", "Lemma", "Corollary", "Figure", "Table")
 _NONE = "-"
 NOTHING = "Nothing to reproduce"  # the verdict on notation and diagrams
+TOO_SMALL = "Too small to judge"
 
 # the papers by their keys in the bibliography, and the folders that have their figures and tables
 PAPERS = {
@@ -88,6 +89,11 @@ class Found:
         return rows[0][column]
 
     @property
+    def judged(self) -> bool:
+        """Whether the study has a size that says something about the paper; a small setting shows that it runs."""
+        return bool(self.study["full"] or self.study.get("sizeless"))
+
+    @property
     def setting(self) -> dict[str, Any]:
         """What the study says of its setting."""
         return dict(self.study["setting"])
@@ -127,8 +133,16 @@ def lines(key: str, results: Results) -> list[Line]:
     """Return all lines of a paper, algorithms first, in the order of their numbers."""
     found = _statements(key, results)
     for folder in PAPERS[key][1]:
-        found += import_module(f"experiments.{folder}.lines").lines(results)
+        found += [_fair(line, folder, results) for line in import_module(f"experiments.{folder}.lines").lines(results)]
     return sorted(found, key=_order)
+
+
+def _fair(line: Line, folder: str, results: Results) -> Line:
+    """Return a line without a verdict if it shows a small setting, whatever its paper's folder says of it."""
+    paper, _, study = line.where.partition(" ")
+    if paper == "readings" or not study or results(folder, study).judged:
+        return line
+    return replace(line, verdict=TOO_SMALL)
 
 
 def _order(line: Line) -> tuple[Any, ...]:

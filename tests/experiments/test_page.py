@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import frame, page
+from experiments import frame, made, page
 
 ITEMS = json.loads((Path(__file__).parent / "papers.json").read_text("utf-8"))
 TEXTS = {
@@ -103,6 +103,33 @@ def test_lines_come_from_the_results(tmp_path):
     assert "12.3 %" in next(line.obtained for line in changed if line.item == "Figure 5")
 
 
+def test_a_small_setting_has_no_verdict(tmp_path):
+    """Whatever a paper's folder says of its numbers: a study that is not full is too small to judge."""
+    copied = {}
+    for path in page.ROOT.rglob("results.json"):
+        record = json.loads(path.read_text("utf-8"))
+        for study in record["studies"]:
+            study["full"] = False
+        own = tmp_path / path.relative_to(page.ROOT)
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text(json.dumps(record), encoding="utf-8")
+        copied |= {(record["paper"], study["name"]): study for study in record["studies"]}
+    small = page.Results(tmp_path)
+    seen = 0
+    for key in page.PAPERS:
+        for line, whole in zip(page.lines(key, small), page.lines(key, page.Results()), strict=True):
+            paper, _, study = line.where.partition(" ")
+            if paper in ("", "readings") or copied[paper, study].get("sizeless"):
+                continue
+            assert line.verdict == "Too small to judge", line
+            assert "small setting" in line.setting or not line.setting.startswith(("the paper's", "reduced")), line
+            seen += whole.verdict != line.verdict
+    assert seen > 30
+    full = page.Results()("hierarchical", "fig-2").study
+    text = frame.readme("A paper", {"studies": [full | {"full": False}]})
+    assert frame.TOO_SMALL in text
+
+
 def test_the_page_is_linked():
     root = page.PAGE.parent.parent
     assert "[The papers, line by line](docs/papers.md)" in (root / "README.md").read_text("utf-8")
@@ -124,6 +151,26 @@ def test_contributing_says_how_to_go_on_with_every_fraction():
         for study in record["studies"]:
             if study.get("fraction"):
                 assert there[paper, study["name"]] == study["fraction"]
+
+
+def test_what_goes_on_has_its_parts_and_what_has_none_is_said_to_begin_anew():
+    """Parts of other code would be put aside, and hours with them, without a word beforehand."""
+    from noisette.cli.reproduce import PAPERS, _find
+
+    text = (page.PAGE.parent.parent / "CONTRIBUTING.md").read_text("utf-8")
+    anew = set(re.findall(r"^\| `(\w+) --only ([\w-]+)` .*begins anew", text, re.MULTILINE))
+    seen = set()
+    for paper, place in PAPERS.items():
+        folder = page.ROOT.joinpath(*place.split("."))
+        for study in json.loads((folder / "results.json").read_text("utf-8"))["studies"]:
+            if not study.get("partial"):
+                continue
+            parts = folder / frame.UNFINISHED / f"{study['name']}-full.jsonl"
+            code = made.digest(frame.studies(_find(paper)[0])[study["name"]])
+            kept = parts.exists() and json.loads(parts.read_text("utf-8").splitlines()[0]) == code
+            assert kept == ((paper, study["name"]) not in anew), (paper, study["name"])
+            seen.add((paper, study["name"]))
+    assert anew <= seen
 
 
 @pytest.mark.parametrize("item", ["Definition 1", "theorem 2", "Figure"])
