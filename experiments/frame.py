@@ -22,13 +22,14 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from experiments import made
 from noisette._files import posix_module, whole_file
@@ -106,7 +107,8 @@ class Parts:
             return
         good = [line for line in whole[1:] if isinstance(part := _read(line), list) and len(part) == 3]
         if rest or len(good) < len(whole) - 1:
-            path.write_bytes(b"".join(line + b"\n" for line in (whole[0], *good)))
+            with whole_file(path) as file:  # a kill meanwhile leaves the parts as they were
+                file.write(b"".join(line + b"\n" for line in (whole[0], *good)))
         for key, value, seconds in map(_read, good):
             self._known[key] = value
             self.spent += seconds
@@ -117,9 +119,8 @@ class Parts:
             started = time.perf_counter()
             value = compute()
             line = json.dumps([key, value, round(time.perf_counter() - started, 3)], default=lambda own: own.tolist())
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             head = "" if self._path.exists() else f"{json.dumps(self._code)}\n"
-            with self._path.open("a", encoding="utf-8") as file:
+            with _appending(self._path) as file:
                 file.write(f"{head}{line}\n")
             self._known[key] = json.loads(line)[1]  # the same types as after an interruption
         return self._known[key]
@@ -136,9 +137,18 @@ def _read(line: bytes) -> Any:
         return None
 
 
+def _appending(path: Path) -> TextIO:
+    """Open a file to append to, in a folder that a run beside this one may just take away as it is empty."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            return path.open("a", encoding="utf-8")
+
+
 def put_aside(path: Path) -> None:
-    """Give a file that is not read any more a name that ends in ``.old``."""
-    path.replace(path.with_suffix(".old"))
+    """Give a file that is not read any more a free name that ends in ``.old``: another one may be there already."""
+    names = (path.with_suffix(f".{number}.old" if number else ".old") for number in count())
+    path.rename(next(name for name in names if not name.exists()))
 
 
 _PARTS: ContextVar[Parts | None] = ContextVar("parts", default=None)
@@ -184,7 +194,8 @@ def _keeping(path: Path, resume: bool, code: str) -> Iterator[Parts]:
         return
     path.unlink(missing_ok=True)
     if path.parent.exists() and not any(path.parent.iterdir()):
-        path.parent.rmdir()
+        with suppress(OSError):  # a run beside this one has begun a part
+            path.parent.rmdir()
 
 
 def studies(paper: Any) -> dict[str, Callable[[bool, Advance], Study]]:
@@ -274,8 +285,8 @@ def _record(paper: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write(folder: Path, paper: Any, kept: Mapping[str, Any]) -> None:
     record = _record(paper, kept)
-    pages = {"results.json": to_json(record) + "\n", "README.md": readme(paper.__doc__ or "", record)}
-    for name, text in pages.items():
+    pages = {"README.md": readme(paper.__doc__ or "", record), "results.json": to_json(record) + "\n"}
+    for name, text in pages.items():  # the results last: a run that is killed before is not taken for finished
         with whole_file(folder / name) as file:
             file.write(text.encode())
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -301,6 +302,70 @@ def test_parts_that_nobody_asked_for_are_put_aside_not_lost(half):
     kept = file.read_bytes()
     assert go_on(resume=False) == [0, 1, 2]
     assert file.with_suffix(".old").read_bytes() == kept
+
+
+def test_what_is_put_aside_twice_is_there_twice(half):
+    file, go_on = half
+    kept = file.read_bytes()
+    go_on(resume=False)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(kept[:-9])
+    go_on(resume=False)
+    assert file.with_suffix(".old").read_bytes() == kept
+    assert file.with_suffix(".1.old").read_bytes() == kept[:-9]
+
+
+def test_a_kill_while_parts_are_mended_leaves_them(half, monkeypatch):
+    file, go_on = half
+    cut = file.read_bytes() + b'["2", 4'
+    file.write_bytes(cut)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        for name in ("fsync", "replace"):  # however far the mended file has come
+            patched.setattr(os, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                go_on()
+            assert file.read_bytes() == cut
+    assert go_on() == [2]
+
+
+def test_a_kill_between_the_pages_of_a_study_makes_it_run_again(paper, tmp_path, monkeypatch):
+    """A study without parts: its README is written, or it is not taken for finished."""
+    whole = frame.whole_file
+    for stop in ("README.md", "results.json"):
+        folder = tmp_path / stop
+
+        def killed(path, stop=stop):
+            if path.name == stop:
+                raise KeyboardInterrupt
+            return whole(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(frame, "whole_file", killed)
+            with pytest.raises(KeyboardInterrupt):
+                frame.run(paper, ["fig-1"], True, folder, lambda _: None)
+        record = frame.run(paper, ["fig-1"], True, folder, lambda _: None, resume=True)
+        assert (folder / "README.md").read_text("utf-8") == frame.readme(paper.__doc__, record)
+
+
+def test_a_part_outlives_its_folder(tmp_path, monkeypatch):
+    """A run beside this one takes the folder away, empty as it is, between its making and the first part."""
+    made, tries = Path.mkdir, []
+
+    def taken(self, *arguments, **named):
+        made(self, *arguments, **named)
+        tries.append(self)
+        if len(tries) == 1:
+            self.rmdir()
+
+    parts = frame.Parts(tmp_path / frame.UNFINISHED / "fig-1.jsonl", "code")
+    monkeypatch.setattr(Path, "mkdir", taken)
+    assert parts.remember("a", lambda: 1) == 1
+    assert len(tries) == 2
+    assert "a" in frame.Parts(tmp_path / frame.UNFINISHED / "fig-1.jsonl", "code")
 
 
 @pytest.mark.long
