@@ -29,7 +29,16 @@ find_python() {
     return 1
 }
 
-build() { "$1" -m venv "$directory" >/dev/null 2>&1 && "$directory/bin/python" -m pip --version >/dev/null 2>&1; }
+said=
+build() { said=$("$1" -m venv "$directory" 2>&1) && "$directory/bin/python" -m pip --version >/dev/null 2>&1; }
+
+place=$directory
+[ -e "$place" ] || place=$(dirname "$directory")
+if ! [ -w "$place" ]; then
+    say "you may not write in $(cd "$place" && pwd): it is somebody else's, or read-only."
+    say "Run make in a clone of your own, or in a copy: cp -r $(pwd) ~/noisette"
+    exit 1
+fi
 
 if ! "$directory/bin/python" -m pip --version >/dev/null 2>&1; then
     python=$(find_python)
@@ -39,6 +48,7 @@ if ! "$directory/bin/python" -m pip --version >/dev/null 2>&1; then
         package=python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv
         say "$python cannot build virtual environments: it lacks $package"
         if ! as_root "$package"; then
+            printf '%s\n' "$said" >&2
             say "Install it (Debian: sudo apt-get install $package) and run make again, or name another Python: make PYTHON=/path/to/python3 ..."
             exit 1
         fi

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,7 +18,8 @@ OLD = "exit 1"  # a Python that is too old says so by its exit code
 YOUNG = """case "$*" in
   *version_info*\\<*) exit 0 ;;
   *version_info\\[*) echo 3.11 ;;
-  "-m venv "*) [ -e installed ] || exit 1; mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+  "-m venv "*) [ -e installed ] || { echo "ensurepip is not available"; exit 1; }
+    mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
   "-m pip --version") exit 0 ;;
   "-m pip install "*) echo "$@" >> pip-arguments
     [ -e offline ] && { echo "WARNING: deprecated"; echo "ERROR: no index"; exit 1; }
@@ -86,8 +89,29 @@ def test_a_plain_user_is_told_to_install_the_venv_module(machine: Path) -> None:
     _program(machine, "python3", YOUNG)
     done = _run(machine)
     assert done.returncode == 1
+    assert "ensurepip is not available" in done.stderr
     assert "sudo apt-get install python3.11-venv" in done.stderr
     assert not (machine.parent / ".venv").exists()
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_a_plain_user_in_a_clone_of_somebody_else_is_told_so(built: bool) -> None:
+    """For whom nothing that Debian has would help."""
+    nobody = 65534 if os.geteuid() == 0 else None  # root may write anywhere
+    with TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        (clone / ".venv" if built else clone).mkdir(parents=True)
+        copy = shutil.copy(SCRIPT, folder)
+        Path(folder).chmod(0o755)
+        for path in [clone / ".venv"] * built + [clone]:
+            path.chmod(0o555)
+        command = ["/bin/bash", copy, ".venv", "constraints.txt", "-e", ".[check]"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=clone, user=nobody)
+        clone.chmod(0o755)
+    assert done.returncode == 1
+    assert f"you may not write in {clone / '.venv' if built else clone}:" in done.stderr
+    assert f"cp -r {clone}" in done.stderr
+    assert "apt-get" not in done.stderr
 
 
 def test_progress_instead_of_warnings(machine: Path) -> None:
