@@ -193,3 +193,17 @@ def test_what_is_formed_and_what_is_compared():
     ]
     uses = [(torch.zeros(5, 2, 3), torch.zeros(5, 4)), (torch.zeros(5, 1), torch.zeros(5, 2))]
     assert [layers._is_long(uses, formed) for formed in (25, 26, 27)] == [False, False, True]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_tile_covers_a_row_of_a_kernel_or_a_pixel_of_one_with_holes(kind):
+    """A register that reaches beyond it would sum what is beside it."""
+    lanes = _tiles._REGISTER // kind.itemsize
+    for channels, kernel, holes, fits in (
+        (lanes - 1, (3, 3), (1, 2), 0),
+        (lanes, (3, 3), (1, 2), 1),
+        (-(-lanes // 3) - 1, (2, 3), (2, 1), 0),
+        (-(-lanes // 3), (2, 3), (2, 1), 1),
+    ):
+        layer = nn.Conv2d(channels, _tiles.ROWS, kernel, dilation=holes).to(kind)
+        assert bool(_kernels._registers(layer, torch.zeros(1, channels, 9, 9, dtype=kind))) == fits
