@@ -7,7 +7,9 @@ import json
 import secrets
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -29,8 +31,10 @@ from tests.collector.helpers import (
 )
 
 from noisette.accounting import shuffled as amplified
-from noisette.collector.intake.shuffled import Shuffled
+from noisette.collector.intake.reception import Writer
+from noisette.collector.intake.shuffled import Shuffled, opened
 from noisette.collector.storage.mixed import MixedBatch, MixedBatches
+from noisette.collector.storage.store import Refused
 from noisette.device import AsyncShuffledClient, Client, ShuffledClient
 from noisette.device.blind import new_code
 from noisette.device.sealed import label, pad
@@ -210,6 +214,9 @@ def test_what_the_shuffler_may_bring(both: Both, campaign: Campaign) -> None:
     assert elsewhere.status_code == 404
     for odd in (Round("commute/once", 1, 1), Round("commute/once", 0, 2)):
         assert deliver(both, packets, odd).status_code == 400
+    for letters, status in ((16, 200), (17, 400)):  # of a period
+        odd = Round(f"commute/{'x' * letters}", 0, 1)
+        assert deliver(both, packets, odd, secrets.token_hex(16) + ".0.1").status_code == status
     assert deliver(both, packets, context, "a" * 32 + ".0.2").json()["reason"] == "malformed"  # another total
     forged = httpx.post(both.collector + PATH, content=b"x", headers=sign(new_secret(), PATH, "shuffler", "p", b"x"))
     assert (forged.status_code, forged.json()["reason"]) == (401, "forged")
@@ -259,6 +266,56 @@ def test_a_batch_in_parts_is_stored_as_a_whole_or_not_at_all(both: Both, campaig
     assert deliver(both, parts[2], context, f"{name}.2.3").json() == RELEASED | {"accepted": USERS}
     assert reconcile(both.store, campaign) == USERS
     assert deliver(both, parts[0], context, f"{name}.0.3").json() == RELEASED
+
+
+def test_a_report_that_cannot_be_stored_is_not_lost(
+    both: Both, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is not erased: the part that comes again has all of it stored."""
+    packets = [sealed_for(both, campaign, one) for one in reports(campaign, USERS)]
+
+    async def fails(*_: object) -> None:
+        raise OperationalError("store", {}, Exception("the disk is full"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write", fails)
+        assert deliver(both, packets, label(campaign, "once")).status_code == 503
+    assert not both.store.periods(campaign)
+    assert deliver(both, packets, label(campaign, "once")).json() == RELEASED | {"accepted": USERS}
+
+
+@dataclass
+class SomeReports:
+    """As much of a batch of reports as what opens packets looks at."""
+
+    count: int
+    period: str
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@pytest.mark.parametrize(
+    ("batches", "reason"),
+    [
+        ([(1, "2026-11-16")], None),
+        ([(1, "2026-11-17")], "wrong-period"),  # another one of the campaign: there it would have other company
+        ([(1, "")], "wrong-period"),
+        ([(2, "2026-11-16")], "several-reports"),
+        ([(1, "2026-11-16"), (1, "2026-11-16")], "several-reports"),
+        ([(0, "2026-11-16")], "several-reports"),
+    ],
+)
+def test_a_packet_holds_one_report_for_the_period_that_it_was_sealed_for(
+    batches: list[tuple[int, str]], reason: str | None
+) -> None:
+    key, context = ServerKey.generate(), Round("days/2026-11-16", 0, 1)
+    sealed = [(0, key.public.seal(text.ljust(9), context.label(0))) for text in (b"sound", b"odd", b"sound too")]
+    found = {b"odd": tuple(SomeReports(*own) for own in batches)}
+    usual = (SomeReports(1, "2026-11-16"),)
+    seen = opened(key, SimpleNamespace(id="days"), Frame(context, sealed), lambda _, body: found.get(body, usual))  # type: ignore[arg-type, return-value]
+    assert (seen[0], seen[2]) == (usual, usual)
+    assert ([one.reason for one in seen[1].refusals] if isinstance(seen[1], Refused) else None) == (reason and [reason])
 
 
 @pytest.mark.long
