@@ -1,12 +1,14 @@
 """Where one mechanism overtakes another."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import noisette as nz
 from noisette.prediction import break_even, deviation
+from noisette.prediction.curves import _search
 
 TENTHS = np.arange(1, 11) / 10
 
@@ -93,3 +95,20 @@ def test_named_distributions() -> None:
 def test_values_must_suit_both() -> None:
     with pytest.raises(ValueError, match=r"got -0\.5"):
         break_even(nz.Piecewise(1.0), nz.SquareWave(1.0, domain=nz.Interval(0, 1)), values=[-0.5])
+
+
+@pytest.mark.parametrize(
+    "crossings", [(2.0,), (1.0001,), (9e11,), (2.0, 5.0), (2.0, 5.0, 15.0), (3e5, 4e11), (), (0.5,), (2e12,)], ids=str
+)
+@pytest.mark.parametrize("leads", [True, False])
+def test_the_last_crossing_of_two_curves_is_found_between_any_two_populations(
+    crossings: tuple[float, ...], leads: bool
+) -> None:
+    """Looked at are 25 populations from 1 to 10^12, about 3.2 times as large as the one before."""
+
+    def first(users: float) -> float:
+        return float((sum(users > one for one in crossings) % 2 == 0) != leads)
+
+    found = _search(SimpleNamespace(at=first), SimpleNamespace(at=lambda _: 0.5))  # type: ignore[arg-type]
+    inside = [one for one in crossings if 1 < one < 1e12]
+    assert found == (pytest.approx(inside[-1], rel=1e-7) if inside else None)

@@ -64,6 +64,9 @@ def test_a_variance_with_a_kink_is_searched_more_finely() -> None:
     kinked: Any = nz.LevelledResponse((-1.0, 0.3, 1.0), (3.0, 1.0))
     points = trial_points(kinked)
     assert points.size > 100
+    assert np.isin(np.linspace(-1, 1, 129), points).all()
+    assert points.size == 130  # and the kink
+    assert np.abs(points - 0.3).min() < 2e-9, "the kink, to a billionth of the domain"
     variance = kinked.moments(np.linspace(-1, 1, 20_001)).variance
     found = kinked.moments(points).variance
     assert found.max() >= variance.max() * (1 - 1e-6)
