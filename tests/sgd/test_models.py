@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.data import DataLoader
 
 from noisette import sgd
@@ -549,6 +549,43 @@ def scripted(model):
         return torch.jit.script(model)
 
 
+HOOKS = ["old weight norm", "old spectral norm", "pruned"]
+
+
+def hooked(kind):
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    if kind == "prune":
+        prune.random_unstructured(model[0], "weight", 0.5)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # they are deprecated, and still used
+            getattr(nn.utils, kind)(model[0])
+    return model
+
+
+def unhooked(kind):
+    def remedy(model):
+        if kind == "prune":
+            mask = model[0].weight_mask
+            prune.remove(model[0], "weight")
+            parametrize.register_parametrization(model[0], "weight", Masked(mask))
+        else:
+            getattr(nn.utils, f"remove_{kind}")(model[0])
+            parametrizations.weight_norm(model[0])
+        return model
+
+    return remedy
+
+
+class Masked(nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, weight):
+        return weight * self.mask
+
+
 def nested(self, input):
     rows = torch.nested.as_nested_tensor(list(input[:, None]), layout=torch.jagged)
     return torch.nested.to_padded_tensor(self.inner(rows), 0.0)
@@ -571,6 +608,13 @@ def looking_up(*, sparse):
         (lambda: torch.compile(nn.Linear(3, 3), backend="eager"), "_orig_mod", lambda model: model._orig_mod),
         (lambda: scripted(nn.Linear(3, 3)), "the model from before", lambda model: nn.Linear(3, 3)),
         (lambda: looking_up(sparse=True), "sparse=False", lambda model: looking_up(sparse=False)),
+        (lambda: hooked("weight_norm"), "'0'.*remove_weight_norm.*parametrizations", unhooked("weight_norm")),
+        (
+            lambda: hooked("spectral_norm"),
+            "'0'.*remove_spectral_norm.*parametrizations.weight",
+            unhooked("spectral_norm"),
+        ),
+        (lambda: hooked("prune"), "'0'.*prune.remove.*multiplies with the mask", unhooked("prune")),
         (
             lambda: Wired(nested, inner=nn.Linear(3, 3)),
             "'inner' was given a nested tensor.*Pad the examples",
@@ -586,7 +630,7 @@ def looking_up(*, sparse):
             ),
         ),
     ],
-    ids=["batch norm", "recurrence", "data parallel", "compiled", "scripted", "sparse", "nested", "complex"],
+    ids=["batch norm", "recurrence", "data parallel", "compiled", "scripted", "sparse", *HOOKS, "nested", "complex"],
 )
 def test_a_refused_model_has_a_remedy_that_works(model, words, remedy):
     data = DataLoader([{"input": torch.randn(3)} for _ in range(8)], batch_size=2)

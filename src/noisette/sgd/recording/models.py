@@ -7,10 +7,14 @@ from collections.abc import Collection, Iterator
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 _MIXING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _GROUPS = 32
+_HOOKS: dict[type, str] = {WeightNorm: "remove_weight_norm", SpectralNorm: "remove_spectral_norm"}
 
 
 def trained_layers(model: nn.Module, whole: Collection[str] = ()) -> Iterator[tuple[str, nn.Module, bool]]:
@@ -79,6 +83,19 @@ def check_model(model: nn.Module) -> None:
                 f"Layer {name!r} was made by torch.jit.script or trace, which hide its layers. Give make_private the "
                 "model from before; afterwards torch.compile(private.model) works."
             )
+        for hook in layer._forward_pre_hooks.values():
+            if type(hook) in _HOOKS:
+                raise ValueError(
+                    f"Layer {name!r} computes its weight in a hook of {type(hook).__module__}, before each call and "
+                    f"outside of the layer. Take it off by torch.nn.utils.{_HOOKS[type(hook)]}, and put "
+                    "torch.nn.utils.parametrizations.weight_norm in its place."
+                )
+            if isinstance(hook, prune.BasePruningMethod):
+                raise ValueError(
+                    f"Layer {name!r} computes its {hook._tensor_name} in a hook of torch.nn.utils.prune, before each "
+                    "call and outside of the layer. Make it permanent by torch.nn.utils.prune.remove, and keep entries "
+                    "at zero by a parametrization that multiplies with the mask."
+                )
         for own, parameter in layer.named_parameters(recurse=False):
             if parameter.requires_grad and parameter.is_complex():
                 raise ValueError(

@@ -338,7 +338,7 @@ def _runs(model: nn.Module, called: Call, batch: Any) -> bool:
     try:
         given, named = called(_converted(batch, own))
         with torch.no_grad():
-            copy.deepcopy(model)(*given, **named)
+            copied(model)(*given, **named)  # what cannot be copied with its gradients is refused, and told
     except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
         return False
     finally:
