@@ -20,6 +20,7 @@ from click.testing import CliRunner
 import noisette as nz
 from noisette.cli import verbs
 from noisette.core import Capabilities, Moments, Readout, Tail, Tally
+from noisette.domains._base import Described
 from noisette.mechanisms._base import Points, ScalarMechanism
 from noisette.mechanisms.build import fits, registered
 from noisette.mechanisms.categorical._base import CategoricalMechanism
@@ -206,13 +207,51 @@ class ToyWithDelta(ToyNumber):
         return nz.Guarantee(self.epsilon, self.delta)
 
 
+@dataclass(frozen=True)
+class ToyOfTwoDomains(ToyNumber):
+    """The first toy for whole numbers as well."""
+
+    _: KW_ONLY
+    domain: Any = nz.Interval()  # noqa: RUF009
+    name: ClassVar[str] = "toy-of-two-domains"
+    capabilities: ClassVar[Capabilities] = Capabilities((nz.Interval, nz.Grid))
+
+
+@dataclass(frozen=True)
+class Months(Described):
+    """The months, of a kind of their own."""
+
+    kind: ClassVar[str] = "toy-months"
+    size: ClassVar[int] = 12
+    diameter: ClassVar[float] = 1.0
+
+    def contains(self, x: Any) -> npt.NDArray[np.bool_]:
+        return np.isin(x, np.arange(12))
+
+    def clip(self, x: Any) -> npt.NDArray[Any]:
+        return np.clip(x, 0, 11)
+
+
+@dataclass(frozen=True)
+class ToyMonth(ToyCategory):
+    """The second toy for months alone."""
+
+    domain: Any = Months()
+    name: ClassVar[str] = "toy-month"
+    capabilities: ClassVar[Capabilities] = Capabilities((Months,))
+
+    @classmethod
+    def example(cls, epsilon: float) -> ToyMonth:
+        return cls(epsilon)
+
+
 TOYS = (ToyNumber, ToyCategory, ToyVector)
 NAMES = [cls.name for cls in TOYS]
 
 
 @pytest.fixture(autouse=True)
 def catalogue() -> Iterator[None]:
-    with registered(*TOYS, ToyWithDelta):
+    with registered(*TOYS, ToyWithDelta, ToyOfTwoDomains, ToyMonth):
         yield
 
 
@@ -232,6 +271,17 @@ def test_plan() -> None:
     assert {"toy-number", "toy-vector"} <= found
 
 
+def test_a_domain_of_its_own() -> None:
+    made = ToyMonth(1.0)
+    assert nz.from_spec(json.loads(json.dumps(made.spec()))) == made
+    assert nz.build("toy-month", Months(), epsilon=1.0) == made
+    assert [one.name for one in fits(Months()) if one] == ["toy-month"]
+    assert nz.exact_epsilon(made) == pytest.approx(1.0, abs=1e-9)
+    assert nz.audit(made, samples=20_000, rng=7).verdict == "holds"
+    with pytest.raises(TypeError, match="to be Months"):
+        ToyMonth(1.0, nz.Categorical(12))
+
+
 def test_what_fits() -> None:
     for domain, name in ((nz.Interval(), "toy-number"), (nz.Categorical(3), "toy-category"), (nz.Box(2), "toy-vector")):
         assert name in {one.name for one in fits(domain) if one}
@@ -249,6 +299,7 @@ def _run(*arguments: Any) -> dict[str, Any]:
     ("name", "options"),
     [
         ("toy-number", ("--columns", "a,b")),
+        ("toy-of-two-domains", ("--columns", "a,b")),
         ("toy-category", ("--columns", "c", "--categories", "x,y,z")),
         ("toy-vector", ("--columns", "a,b")),
     ],

@@ -117,6 +117,32 @@ def test_vectors_are_lists_arrays_or_columns(every: nz.Survey) -> None:
 
 
 @pytest.mark.parametrize(
+    "column",
+    [
+        pd.Categorical(["a", "", "b"]),
+        pd.Categorical(["a", None, "b"]),
+        pa.array(["a", "", "b"]).dictionary_encode(),
+        pa.array(["a", "", "b"], pa.string_view()),
+        pd.Series(["a", pd.NA, "b"], dtype="string"),
+    ],
+)
+def test_an_empty_text_is_a_missing_answer_however_it_is_held(column: Any) -> None:
+    survey = nz.Survey([nz.Choice("c", ["a", "b"], optional=True)], epsilon=1.0)
+    assert survey.privatize({"c": column}, rng=3) == survey.privatize({"c": ["a", None, "b"]}, rng=3)
+
+
+def test_vectors_are_arrays_of_any_library() -> None:
+    survey = nz.Survey([nz.Vector("v", 3, 0, 1)], epsilon=1.0)
+    values = np.random.default_rng(1).random((5, 3))
+    made = survey.privatize({"v": values}, rng=3)
+    assert survey.privatize({"v": pd.DataFrame(values)}, rng=3) == made
+    assert survey.privatize(pa.table({"v": pa.FixedShapeTensorArray.from_numpy_ndarray(values)}), rng=3) == made
+    hidden = np.ma.masked_array(values, np.arange(15).reshape(5, 3) == 7)
+    with pytest.raises(ValueError, match="row 3, column 'v': expected finite numbers"):
+        survey.privatize({"v": hidden})
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"diet": "pizza"}, "row 3, column 'diet': 'pizza' is not among the labels 'none', 'vegan', 'halal'. Add it"),
@@ -155,6 +181,7 @@ def test_a_wrong_answer_is_named(
         ([], "with at least one row"),
         ([{"age": 30}, 5], "a list of dicts"),
         ("people.csv", "a DataFrame, an Arrow table"),
+        (_people(3)["age"], "a DataFrame, an Arrow table"),
         ({"age": [30, 40], "hours": [1.0], "diet": ["none"], "region": ["north"], "sex": ["f"]}, "of one length"),
         ({"age": 30, "hours": 1.0, "diet": "none", "region": "north", "sex": "f"}, "a list of answers in column 'age'"),
         ([{"age": 30, "hours": 1, "diet": "none", "region": "north", "sex": "f"}, {"age": 3}], "row 2 lacks column"),
@@ -387,6 +414,22 @@ def test_a_delta_lets_gaussian_noise_take_part_and_forces_nobody() -> None:
     people = {"age": [30.0] * 5000, "diet": ["none"] * 5000}
     answer = named.estimate(named.privatize(people, rng=3))["age"]
     assert abs(answer.mean - 30) < -ndtri(FALSE_ALARM / 2) * answer.std_error
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {
+            "questions": [nz.Number("a", 0, 1), nz.Choice("b", ["x", "y"])],
+            "mechanism": {"a": "square-wave", "b": "grr"},
+        },
+        {"questions": [nz.Number("a", 0, 1), nz.Number("b", 0, 1)], "mechanism": "square-wave"},
+        {"questions": [nz.Vector("a", 3, 0, 1)], "mechanism": "square-wave"},
+    ],
+)
+def test_a_biased_mechanism_is_refused_in_every_section(asked: Any) -> None:
+    with pytest.raises(ValueError, match="'square-wave' to be unbiased"):
+        nz.Survey(**asked, epsilon=1.0)
 
 
 def test_a_mechanism_that_tells_no_distribution_is_refused() -> None:

@@ -183,7 +183,7 @@ def _domain(
     name: str, able: Capabilities, columns: Sequence[str], ranges: Ranges, categories: Categorical | None
 ) -> Any:
     """Return the domain of some columns, of a kind that the mechanism takes."""
-    categorical, whole = Categorical in able.domains, Grid in able.domains
+    categorical, whole = Categorical in able.domains, Grid in able.domains and Interval not in able.domains
     if categorical and categories is None:
         column = "COLUMN=" if len(columns) > 1 else ""
         raise ValueError(f"{name} needs a public list of categories: --categories {column}A,B,... or @FILE.")

@@ -178,7 +178,7 @@ def build_record(
 
 def _held(attribute: Any) -> str:
     """Say what a column holds."""
-    return "numbers" if isinstance(attribute, Interval) else _WORDS[type(attribute)]
+    return "numbers" if isinstance(attribute, Interval) else _WORDS.get(type(attribute), attribute.kind)
 
 
 def fits(domain: Any, *, delta: float = 0.0) -> list[Fit]:

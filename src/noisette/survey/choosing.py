@@ -27,6 +27,7 @@ from noisette.survey.sums import BINS, edges_of
 _SHORT_REPORT = 64  # numbers of a report about several options, above which a shorter one is preferred
 _NEARLY_BEST = 1.1  # variance in units of the least, up to which it is
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
+_BIASED = "Expected mechanism={!r} to be unbiased: its intervals would not cover the truth. Name another one, or auto."
 _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
 _PLACED = (np.arange(_PLACES) + 0.5) / _PLACES  # them, in shares of the range
 
@@ -127,6 +128,8 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
     if isinstance(asked, Mapping):
         inner = tuple(_wanted(one, asked) for one in own)
         if len(own) > 1:
+            for name in inner:
+                _refuse_biased(name)
             return SampledAttributes(inner, domain=domain, report=report, **budget.spent)  # type: ignore[arg-type]  # None chooses
         asked = inner[0]
     unit: Any = Attributes(tuple(one.unit for one in own), names=domain.names) if len(own) > 1 else own[0].unit
@@ -140,10 +143,7 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
         made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
         ready = made.candidates if asked != "auto" else _ready(made.candidates)
         if not (found := handy(ready)):
-            raise ValueError(
-                f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
-                "Name another one, or auto."
-            )
+            raise ValueError(_BIASED.format(asked))
         spec = fairest(bounded(found)).spec
     return from_spec(spec | {"domain": domain.spec()})
 
@@ -342,8 +342,15 @@ def _built(name: str, domain: Any, budget: Allowance) -> Any:
     found = collecting(name, domain, delta=budget.delta)
     if found.obstacle:
         raise ValueError(f"Expected a local mechanism for means of {domain}, got {name!r}: {found.obstacle}")
+    _refuse_biased(name)
     delta = budget.delta if found.able.delta == "needed" else 0.0
     return build(name, domain, epsilon=budget.epsilon, delta=delta)
+
+
+def _refuse_biased(name: str) -> None:
+    """Refuse a mechanism whose plain average is biased, which no plan of a survey takes into account."""
+    if not by_name(name).declared().unbiased:
+        raise ValueError(_BIASED.format(name))
 
 
 def _graded(question: Graded, budget: Allowance, asked: str) -> Any:

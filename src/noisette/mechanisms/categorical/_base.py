@@ -232,11 +232,10 @@ class CategoricalMechanism(CodedReports):
         epsilon = _validate.epsilon(self.epsilon)
         if epsilon < _LEAST_EPSILON:
             raise ValueError(f"Expected epsilon={epsilon!r} >= {_LEAST_EPSILON}: below it a report says nothing.")
-        if not isinstance(self.domain, Categorical):
-            raise TypeError(
-                f"Expected domain={self.domain!r} to be Categorical. "
-                "Build it as Categorical(size) or Categorical(labels=[...])."
-            )
+        if not self.capabilities.takes(self.domain):
+            kind = self.capabilities.domains[0].__name__
+            remedy = " Build it as Categorical(size) or Categorical(labels=[...])." if kind == "Categorical" else ""
+            raise TypeError(f"Expected domain={self.domain!r} to be {kind}.{remedy}")
         object.__setattr__(self, "epsilon", epsilon)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -62,7 +63,7 @@ class Columns:
         if axis == "number":
             return self
         column = self._arrow(name)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if _is_text(column.type):
             column = pa.array([text or None for text in column.to_pylist()], pa.string())  # an empty field is missing
         try:
             found = column_of(column, axis)
@@ -82,8 +83,10 @@ class Columns:
         import pyarrow as pa
         import pyarrow.compute as compute
 
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         blank = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if _is_text(column.type):
             blank = blank | np.asarray(compute.equal(column, "").fill_null(True).to_numpy(zero_copy_only=False))
         return blank
 
@@ -293,7 +296,9 @@ class Columns:
                 held = pa.array([None if value is None else str(value) for value in held], pa.string())
         if isinstance(held, pa.ChunkedArray):
             held = held.combine_chunks()
-        return held
+        if isinstance(held, pa.ExtensionArray):
+            held = held.storage
+        return held.cast(pa.string()) if pa.types.is_string_view(held.type) else held
 
     def _check_finite(self, values: FloatArray, name: str) -> None:
         finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
@@ -374,7 +379,8 @@ def _opened(data: Any, optional: Container[str]) -> tuple[list[str], Any]:
         data = arrow.Table.from_batches([data])
     elif hasattr(data, "__arrow_c_stream__"):  # what other libraries have for tables
         arrow = import_module("pyarrow")
-        data = arrow.table(data)
+        with suppress(arrow.ArrowInvalid):  # a Series has one too, and is no table
+            data = arrow.table(data)
     if arrow is not None and isinstance(data, arrow.Table):
         return data.column_names, data.column
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
@@ -391,7 +397,9 @@ def _list(column: Any, name: str) -> Any:
     """Return a column of a dict, refusing what has no length."""
     if isinstance(column, str) or not hasattr(column, "__len__"):
         raise TypeError(f"Expected a list of answers in column {name!r}, got {column!r:.60}. For one person: [value].")
-    return column
+    if isinstance(column, np.ma.MaskedArray) and column.ndim > 1:
+        return column.astype(np.float64).filled(np.nan)  # what is masked is missing
+    return np.asarray(column) if hasattr(column, "ndim") and column.ndim > 1 else column  # a tensor of torch, say
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]], name: str, optional: bool) -> list[Any]:
@@ -402,6 +410,13 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], name: str, optional: bool) -> 
         if name not in row:
             raise ValueError(f"row {place + 1:,} lacks column {name!r}. Give every row an answer to every question.")
     return [row[name] for row in rows]
+
+
+def _is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of texts."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _looked_up(text: Any, labels: Sequence[str]) -> IntArray:
