@@ -1,4 +1,4 @@
-"""Modules that have moved: their old names import the new modules, with a warning, until the release after next."""
+"""Old names of modules, of what packages export and of arguments: all work with a warning until a later release."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+Renamed = TypeVar("Renamed", bound=Callable[..., Any])
 
 MOVED: dict[str, str] = {
     "aggregation.graded": "mechanisms.graded.estimation",
@@ -75,10 +78,12 @@ MOVED: dict[str, str] = {
     "sgd.geodp": "sgd.noise.geodp",
     "sgd.gradients": "sgd.recording.gradients",
     "sgd.layers": "sgd.recording.layers",
+    "sgd.losses": "sgd.recording.losses",
     "sgd.models": "sgd.recording.models",
     "sgd.perturbation": "sgd.noise.perturbation",
     "sgd.recurrence": "sgd.recording.recurrence",
     "sgd.tensor": "sgd.noise.tensor",
+    "sgd.verification": "sgd.recording.verification",
     "utility": "prediction",
     "utility.angles": "sgd.theory.angles",
     "utility.combining": "prediction.combining",
@@ -146,6 +151,28 @@ def names_of(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find
+
+
+def with_old_arguments(**renamed: str) -> Callable[[Renamed], Renamed]:
+    """Let a function or a class take arguments by their old names too."""
+
+    def changed(one: Any) -> Any:
+        kind: Any = one if isinstance(one, type) else None
+        make = one if kind is None else kind.__init__
+
+        @wraps(make)
+        def call(*args: Any, **given: Any) -> Any:
+            for old in renamed.keys() & given.keys():
+                _warn(f"{old} of {one.__name__}", renamed[old])
+                given[renamed[old]] = given.pop(old)
+            return make(*args, **given)
+
+        if kind is None:
+            return call
+        kind.__init__ = call
+        return kind
+
+    return changed
 
 
 def _warn(old: str, new: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisette import _random, _validate
+from noisette._moved import with_old_arguments
 from noisette._random import Rng
 from noisette._search import narrowed
 from noisette._validate import FloatArray
@@ -34,6 +35,7 @@ _MOST_FLIPS = 12  # conversions of a report up to which their outcomes are enume
 _LEAST_OPTIMAL = 0.01  # smaller budgets OptimalGraded refuses
 
 
+@with_old_arguments(mu="reuse")
 @dataclass(frozen=True)
 class Reused:
     """HierA without clipping as something that `deviation` and `compare` take: its moments for one user.
@@ -193,6 +195,7 @@ def duchi_within(edges: Any, matrix: Any) -> Duchi:
     return Duchi(largest, domain=Interval(levels.edges[0], levels.edges[-1]))
 
 
+@with_old_arguments(mu="reuse")
 def predicted_hiera(
     mechanism: LevelledResponse, reuse: int, *, users: int, clip: bool = True, rng: Rng = 0, **known: Any
 ) -> tuple[float, float]:

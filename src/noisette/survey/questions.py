@@ -291,8 +291,25 @@ class Number(_OneNumber):
         return {"name": self.name, "range": ends} | wanted | whole | cells | _written_flag(self.optional)
 
 
+class _OfLabels(Question):
+    """A question of which the share of each label is estimated."""
+
+    labels: Sequence[str]
+    tells: ClassVar[str] = "shares"
+
+    @property
+    def estimated(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
+        """The labels, whose shares are estimated."""
+        return self.labels
+
+    @cached_property
+    def quantities(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
+        """The labels with the name of the question."""
+        return prefixed(f"{self.name}=", self.labels)
+
+
 @dataclass(frozen=True)
-class Choice(Question):
+class Choice(_OfLabels):
     """One of a list of labels, of which the shares are wanted.
 
     >>> Choice("diet", ["none", "vegan"]).quantities
@@ -304,7 +321,6 @@ class Choice(Question):
     optional: bool = False
     kind: ClassVar[str] = "category"
     plain: ClassVar[bool] = True
-    tells: ClassVar[str] = "shares"
     forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "categories"}),)
 
     def __post_init__(self) -> None:
@@ -331,16 +347,6 @@ class Choice(Question):
         return OptionalChoice((self, ResponseRate(rate_name(self.name))), self) if self.optional else Direct(self)
 
     @property
-    def estimated(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
-        """The labels, whose shares are estimated."""
-        return self.labels
-
-    @cached_property
-    def quantities(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
-        """The labels with the name of the question."""
-        return prefixed(f"{self.name}=", self.labels)
-
-    @property
     def signal(self) -> float:
         """How far shares can be from equal ones, as root mean square."""
         return math.sqrt((self.domain.size - 1) / self.domain.size**2)
@@ -360,7 +366,7 @@ class Choice(Question):
 
 
 @dataclass(frozen=True)
-class Choices(Question):
+class Choices(_OfLabels):
     """Up to ``most`` of a list of labels, any number if it is 0; the share of each is wanted, and the mean number.
 
     An answer is a list of labels, in files also a text in which they are separated by semicolons.
@@ -375,7 +381,6 @@ class Choices(Question):
     optional: bool = field(default=False, repr=False)  # is refused
     kind: ClassVar[str] = "choices"
     unanswered: ClassVar[str] = "List an option such as 'no answer', and divide shares by 1 minus its share."
-    tells: ClassVar[str] = "shares"
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "options"}),
         frozenset({"name", "options", "most"}),
@@ -413,16 +418,6 @@ class Choices(Question):
         from noisette.survey.coding.choices import ChoicesItem
 
         return ChoicesItem(self)
-
-    @property
-    def estimated(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
-        """The labels, whose shares are estimated."""
-        return self.labels
-
-    @cached_property
-    def quantities(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
-        """The labels with the name of the question."""
-        return prefixed(f"{self.name}=", self.labels)
 
     @property
     def signal(self) -> float:

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette.aggregation import aggregate_stream, load
 from noisette.mechanisms.graded.estimation import _levelled, _slope, convert_signs, hiera, maximum_likelihood, mixture
+from noisette.prediction.graded import Reused, predicted_hiera
 
 FALSE_ALARM = 1e-6
 Z = float(ndtri(1 - FALSE_ALARM / 2))
@@ -149,8 +150,13 @@ def test_bad_use() -> None:
     for mu in (0, 6):
         with pytest.raises(ValueError, match="Expected 1 <= reuse <= 5"):
             hiera(counted, reuse=mu)
-    with pytest.warns(DeprecationWarning, match="hiera's mu is now reuse"):
-        assert hiera(counted, mu=2, rng=1).method == "hiera, mu 2"
+    with pytest.warns(DeprecationWarning, match="mu of hiera is now reuse"):
+        assert hiera(counted, mu=2, rng=1).method == "hiera, mu 2"  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="mu of Reused is now reuse"):
+        assert Reused(FIVE, mu=2) == Reused(FIVE, 2)  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="mu of predicted_hiera is now reuse"):
+        made = predicted_hiera(FIVE, mu=1, users=50, clip=False, values=[0.5])  # type: ignore[call-arg]
+    assert made == predicted_hiera(FIVE, 1, users=50, clip=False, values=[0.5])
     duchi = nz.Duchi(1.0)
     foreign = duchi.aggregate(duchi.privatize([0.1], rng=1))
     for function in (hiera, maximum_likelihood):

@@ -33,7 +33,7 @@ def migrate(database: Database, connection: sa.Connection) -> None:
         )
     tables.metadata.create_all(connection)
     database.prepare(connection)
-    for step in range(version, tables.SCHEMA):
+    for step in sorted(_STEPS.keys() & range(version, tables.SCHEMA)):
         _STEPS[step](database, connection)
     if version != tables.SCHEMA or not found:
         connection.execute(sa.delete(tables.meta))
@@ -76,16 +76,6 @@ def _batch(campaign: Campaign, period: str, rows: Any) -> Batch:
     return Batch(campaign, period, tokens, keys, np.zeros(len(rows), dtype=np.uint16), reports, np.arange(len(rows)))
 
 
-def _add_tracks(_: Database, connection: sa.Connection) -> None:
-    """From 2 to 3: a table for how errors shrank, empty at first."""
-    tables.tracks.create(connection, checkfirst=True)
-
-
-def _add_digest_log(_: Database, connection: sa.Connection) -> None:
-    """From 3 to 4: a log before the index of SQLite, empty at first; what was seen stays where it is."""
-    tables.digest_log.create(connection, checkfirst=True)
-
-
 def _add_lives(_: Database, connection: sa.Connection) -> None:
     """From 4 to 5: lives of campaigns, sums of each process, blocks without an order, several signing keys.
 
@@ -107,21 +97,6 @@ def _add_lives(_: Database, connection: sa.Connection) -> None:
         connection.execute(sa.text(f"DROP TABLE {table.name}_before"))
 
 
-def _shrink_digests(database: Database, connection: sa.Connection) -> None:
-    """From 5 to 6: digests are kept in a type of 16 bytes where the database has one."""
-    database.shrink_digests(connection)
-
-
-def _begin_runs(_: Database, __: sa.Connection) -> None:
-    """From 6 to 7: PostgreSQL keeps new digests apart from those of before, which stay where they are."""
-
-
-def _add_arrivals(database: Database, connection: sa.Connection) -> None:
-    """From 7 to 8: a table for when users came, empty at first; roles of links are longer than other roles."""
-    tables.arrivals.create(connection, checkfirst=True)
-    database.widen(connection, tables.keys.c.role)
-
-
 def _rename_digest_log(_: Database, connection: sa.Connection) -> None:
     """From 8 to 9: the log of digests is called what it is; a table that was just made from a still older one is."""
     if sa.inspect(connection).has_table("fresh"):
@@ -133,13 +108,12 @@ def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
     return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
 
 
+# By the version from which a step leads to the next. Tables that a version adds are made before, empty, so that 2 (how
+# errors shrank), 3 (the log of digests) and 6 (the young digests of PostgreSQL) have no step.
 _STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
     1: _pack_reports,
-    2: _add_tracks,
-    3: _add_digest_log,
     4: _add_lives,
-    5: _shrink_digests,
-    6: _begin_runs,
-    7: _add_arrivals,
+    5: lambda database, connection: database.shrink_digests(connection),
+    7: lambda database, connection: database.widen(connection, tables.keys.c.role),  # links' roles are longer
     8: _rename_digest_log,
 }

@@ -7,7 +7,6 @@ aggregates. The default, `Aggregate.estimate`, is the direct unbiased mean.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from noisette import _random, _validate
+from noisette._moved import with_old_arguments
 from noisette._random import Rng
 from noisette._search import narrowed
 from noisette._validate import FloatArray, IntArray
@@ -71,15 +71,14 @@ def pool_signs(counts: Any, p_keep: FloatArray, reuse: int, *, clip: bool = True
     return np.asarray(true[..., 1] - true[..., 0])
 
 
-def hiera(
-    aggregate: Aggregate, *, reuse: int = 1, clip: bool = True, rng: Rng = None, mu: int | None = None
-) -> Estimate:
+@with_old_arguments(mu="reuse")
+def hiera(aggregate: Aggregate, *, reuse: int = 1, clip: bool = True, rng: Rng = None) -> Estimate:
     """Estimate the mean from levelled reports by hierarchical aggregation, as published.
 
     Formula, with mu for ``reuse``: the reports of a level are converted to each of the mu - 1 levels of next smaller
     budgets; at the last levels a report stands in for the conversions that are missing, so that each counts mu times.
     In level j, with N_j signs of which n are plus, n+ = (p_j N_j - (N_j - n)) / (2 p_j - 1) clipped to [0, N_j], and n-
-    alike; the mean is the sum of n+ - n- over mu times the number of users. ``mu=`` is the old name of ``reuse``.
+    alike; the mean is the sum of n+ - n- over mu times the number of users.
 
     *Guarantee*: post-processing: the privacy of the reports is untouched.
     *Utility*: mu = 1 without clipping is `Aggregate.estimate`. A larger mu only adds the noise of the second flips;
@@ -95,9 +94,6 @@ def hiera(
     counts = aggregate.total.reshape(-1, 2)
     order = np.argsort(-np.asarray(mechanism.epsilons), kind="stable")
     size, p_keep = order.size, mechanism.p_keep[order]
-    if mu is not None:
-        warnings.warn("hiera's mu is now reuse; the old name goes later.", DeprecationWarning, stacklevel=2)
-        reuse = mu
     mu = _validate.integer(reuse, "reuse", low=1, high=size)
     lean = 2 * p_keep - 1
     # what flipping again adds to the mean square of what a report of each level says

@@ -398,7 +398,7 @@ def _list(column: Any, name: str) -> Any:
     if isinstance(column, str) or not hasattr(column, "__len__"):
         raise TypeError(f"Expected a list of answers in column {name!r}, got {column!r:.60}. For one person: [value].")
     if isinstance(column, np.ma.MaskedArray) and column.ndim > 1:
-        return column.astype(np.float64).filled(np.nan)  # what is masked is missing
+        return np.where(column.mask, np.nan, column.data)  # what is masked is missing
     return np.asarray(column) if hasattr(column, "ndim") and column.ndim > 1 else column  # a tensor of torch, say
 
 
