@@ -1,9 +1,9 @@
 """Audit a way of training from the outside: canaries that each have a weight to themselves.
 
 A linear model without bias has one weight for each canary, and canary i is the i-th unit vector, ``size`` times as
-long. The loss is minus the output, so that the gradient of a canary is its own vector, always. A coin decides which
-canaries take part. What training then does to weight i depends on canary i and on noise alone: its value is the best
-score there is.
+long. The loss is minus the output, so that the gradient of a canary is always minus its own vector. A coin decides
+which canaries take part. What training then does to weight i depends on canary i and on noise alone, so no score tells
+more about canary i than the value of this weight.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class PrivateOptimizer(Optimizer):
             )
 
     def _refuse_changed(self) -> None:
-        """Refuse a step where something trains now that did not, or no more."""
+        """Refuse a step where a parameter has begun to train since `make_private`, or no longer trains."""
         frozen = next(
             (f"{layer}.{own}".strip(".") for layer, own, value in self._trained if not value.requires_grad), None
         )
@@ -478,7 +478,7 @@ class PrivateOptimizer(Optimizer):
 
 
 def _note_elsewhere(owner: weakref.ref[PrivateOptimizer], name: str, parameter: nn.Parameter) -> None:
-    """Note that a backward pass gave a weight a gradient itself: what its layer sees is recorded, and leaves none."""
+    """Note that a weight has a gradient itself: its layer leaves none, so the loss uses the weight elsewhere too."""
     found = owner()
     if found is not None:
         found._elsewhere[name] = parameter

@@ -372,7 +372,7 @@ class PrivUnit(CapMechanism):
         return (context.mpf(0) if self._ambient == 1 else context.sqrt(rest / across)), plain
 
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
-        """Average over both signs of the hidden coordinate: the length of the report gives its size, not its sign."""
+        """Average over both signs of the hidden coordinate, of which the length of the report tells the size alone."""
         if not self._lifted:
             return self._log_weight(reach)
         hidden = lift * np.sqrt(np.maximum(1 - np.einsum("...i,...i->...", report, report), 0.0))

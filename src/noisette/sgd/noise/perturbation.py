@@ -123,9 +123,8 @@ class Layered(Perturbation):
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
     """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer.
 
-    The memory of the sums is used for it, and their precision: what was summed in single precision has its mean rounded
-    to that. Several cores share the work where the generator is a secret one, whose order
-    tells nobody anything.
+    The means take the memory of the sums and their precision. Several cores share the work if the generator is a secret
+    one: then nothing depends on the order of the draws.
     """
     released: Sums = {}
     work: list[tuple[float, list[npt.NDArray[Any]]]] = []

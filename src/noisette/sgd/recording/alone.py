@@ -120,7 +120,7 @@ class Beside(Part):
 
 
 class Outset:
-    """The generators that a model may draw from, and with ``model`` those beside torch and what its modules keep."""
+    """The state before a call: torch's generators; with ``model`` also Python's and numpy's, and what modules hold."""
 
     def __init__(self, model: nn.Module | None) -> None:
         self._torch = torch.get_rng_state()
@@ -161,7 +161,7 @@ _TORCHS = {*nn.Module().__dict__, "forward"}
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """Return what a module keeps beside what torch knows of."""
+    """Return the attributes of a module that torch does not manage."""
     return {name: value for name, value in module.__dict__.items() if name not in _TORCHS}
 
 
@@ -375,7 +375,7 @@ def _places(value: Any, attribute: tuple[nn.Module, str] | None) -> dict[Place, 
 
 
 def _filled(value: Any, attribute: tuple[nn.Module, str] | None, made: dict[Place, Tensor]) -> Any:
-    """Return an answer, or an attribute, with the tensors that were made; what else is in it has no gradient."""
+    """Return an answer, or an attribute, with its tensors replaced; everything else in it has no gradient."""
     leaves, form = tree_flatten(value)
     leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     return tree_unflatten([made.get((attribute, at), leaf) for at, leaf in enumerate(leaves)], form)

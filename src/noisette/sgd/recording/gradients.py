@@ -313,8 +313,8 @@ def _takes_first(layer: nn.Module, *names: str) -> bool:
 class _Inlet:
     """Before the whole model: how many examples it is called with. In a copy of the model it does nothing.
 
-    Many models cannot compute no example. They get one of zeros, or where numbers are whole, such as words of which one
-    has to end the text, the first that they were called with; `_Outlet` takes it out again.
+    Many models fail on a batch without examples. They get one example instead: zeros, or where numbers are whole, such
+    as words of which one has to end the text, the first that they were called with. `_Outlet` takes it out again.
     """
 
     def __init__(self, recorder: Recorder | None = None) -> None:
@@ -359,7 +359,7 @@ def whole_numbers(batch: Any) -> list[Tensor]:
 
 
 def _stand_in(leaf: Any, kept: list[Tensor]) -> Any:
-    """Return one example in the place of none; what it is made of is taken out of ``kept``, so that the order stays."""
+    """Return one example for a tensor without any: the next row of ``kept`` that fits, which is removed, or zeros."""
     if not isinstance(leaf, Tensor) or not leaf.ndim or len(leaf):
         return leaf
     for place, row in enumerate(kept):
@@ -397,7 +397,7 @@ def _nothing_to_see(given: tuple[Any, ...], named: dict[str, Any]) -> None:
 
 @dataclass
 class Looks:
-    """What the verification of a model has seen of its calls, with data of nobody's where numbers have a fraction."""
+    """What the verification of a model has seen of its calls; numbers with a fraction were drawn: no one's data."""
 
     single: set[str] = field(default_factory=set)  # layers that were called with one row for all examples
     other: set[str] = field(default_factory=set)  # with other rows than the examples', of which nothing is trained
@@ -504,9 +504,9 @@ class Recorder:
             self.takes_divided()
 
     def formed_as(self, name: str, axes: Any) -> None:
-        """Note how many axes enter a layer, or take rows for those of some examples that have another number of them.
+        """Note how many axes the input of a layer has; where that differs, its rows are those of some examples.
 
-        Of the tokens that a mask chose there may be as many as examples.
+        A mask may choose as many tokens as there are examples, so the number of rows alone does not show it.
         """
         if self.guarded is None:
             self.looks.axes.setdefault(name, set()).add(axes)
@@ -514,9 +514,9 @@ class Recorder:
             self.takes_divided()
 
     def takes_divided(self) -> bool:
-        """Stop a call in which a layer sees some of the examples; where all are copies of one, that one adds nothing.
+        """Stop a call in which a layer sees some of the examples; if all are copies of one example, it adds nothing.
 
-        Tell whether gradients are recorded all the same.
+        Return whether gradients are recorded all the same.
         """
         if self.watching:
             self.watching = False  # which tells a model that catches what is not its own

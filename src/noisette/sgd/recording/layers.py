@@ -298,7 +298,7 @@ class Looked(Part):
 
 
 def sums_quickly(layer: nn.Module) -> bool:
-    """Tell whether sums in single precision are worth what they leave to rounding: in large linear layers."""
+    """Tell whether sums in single precision save enough time to be worth their rounding: in large linear layers."""
     weight = layer.weight if type(layer) is nn.Linear else None
     return (
         weight is not None

@@ -51,9 +51,10 @@ _REMEDY = (
 class Notes:
     """By what the losses of a batch were multiplied on the way to the one that was differentiated.
 
-    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts those of two
-    examples and more; ``tape`` is that of this one, if it is looked at; ``seen`` says whether its loss was.
-    ``seed`` is what the loss was differentiated from, the number of examples where ``mean`` says that it is a mean.
+    ``factor`` is 1 for a sum, 1 / examples for a mean, None where it is unknown. ``batches`` counts the batches of two
+    examples and more. ``tape`` is the record of the current batch, if it is checked; ``seen`` says whether its loss was
+    checked. ``seed`` is the gradient that backpropagation starts from: the number of examples where ``mean`` says
+    that the loss is a mean.
     """
 
     mean: bool = False

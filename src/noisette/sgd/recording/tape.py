@@ -1,10 +1,10 @@
 """What a loop does with a batch, written down, and done again with other people in it.
 
-In some batches, by a public rule, the loader's tensors and the model's outputs are tensors that write down every torch
-function they enter. At `loss.backward()` all of it is done again twice, as it was and with half of the examples
-replaced, in the batch and in the outputs, by others of the batch. What belongs to the other half must stay as it is:
-the rows that the model was called with, and the gradient of the loss in its rows of the output. So mixup in the loop,
-weights that were computed from all targets, ranking losses and the hardest examples of a batch are seen.
+In some batches, which a public rule chooses, the loader's tensors and the model's outputs write down every torch
+function that is called with them. At `loss.backward()` all of it is done again twice, as it was and with half of the
+examples replaced, in the batch and in the outputs, by others of the batch. What belongs to the other half must stay as
+it is: the rows that the model was called with, and the gradient of the loss in its rows of the output. So mixup in the
+loop, weights that were computed from all targets, ranking losses and the hardest examples of a batch are seen.
 
 What leaves torch (``item()``, numpy, a condition in Python) is a number like any other, and is not done again.
 """

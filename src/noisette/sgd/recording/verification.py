@@ -704,7 +704,7 @@ def _converted(batch: Any, precision: torch.dtype) -> Any:
 def _alike(mine: Tensor, theirs: Tensor, near: float, small: float) -> bool:
     """Tell whether two gradients agree, to a part of the largest number in either, or to a number that is small.
 
-    Both are nobody else's: the memory of one takes the difference.
+    The caller uses neither of them again: the difference is written into the memory of one.
     """
     mine, theirs = mine.double(), theirs.double()
     size = max(_largest(mine), _largest(theirs))

@@ -33,9 +33,9 @@ def farthest(
 ) -> tuple[FloatArray, float]:
     """Return a difference of two neighbours and its length once whitened, the longest that the search finds.
 
-    Where up to 14 entries may differ, all signs are tried, which finds the longest. Beyond that the search repeats a
-    step until it stays: where a convex function is largest over a box or a ball, its gradient points to that corner or
-    in that direction.
+    Where up to 14 entries may differ, all signs are tried, which finds the longest. Beyond that the search steps to the
+    corner of the box, or the direction in the ball, that the gradient points to, until it no longer moves: a convex
+    function is largest at such a place.
     """
     rng = np.random.default_rng(0)
     best, longest = np.zeros(domain.dims), -1.0

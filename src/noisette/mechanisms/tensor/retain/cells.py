@@ -77,7 +77,7 @@ class Cutter:
         return Cells(pair, (self.tensors(rows),), zeros, ones, ones, zeros, self._bound(whole=whole), complete=False)
 
     def _endless(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
-        """Return a tail of reports along which the ratio grows without end. They are not all reports."""
+        """Return some of the reports, a tail along which the ratio grows without end."""
         span = math.ceil(2 * math.sqrt(self.noise.absolute[1]))
         nodes = [self.tensors(self._rows(whole=whole, positions=np.asarray([-1.0 - n * span]))) for n in range(3)]
         endless, spans, zero = np.asarray([math.inf]), np.asarray([float(span)]), np.zeros(1)

@@ -53,9 +53,10 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     e + ln 2 then holds for one entry, and I times as much for the record, for which the paper claims e.
     *Utility*: unbiased; mean squared error (1-p) 2a/(1-a)^2 squared steps an entry. ``choice.helps`` says whether
     keeping entries lowers the error: with Laplace noise it does so from an epsilon an entry of 4.4 on for 5 levels, of
-    10.6 for 256. Below, p = 0 and this is discrete Laplace noise. `equal_unit_errors` holds it against its rivals: for
-    a 28x28 image of 256 levels Hybrid or PiecewiseOptimal wins for an element up to epsilon 20, PrivUnitG for a record
-    at every epsilon from 0.5 to 200; keeping wins for an element at epsilon 50, where hardly any noise is left.
+    10.6 for 256. Below, p = 0 and this is discrete Laplace noise. Of mechanisms of the same unit
+    (`equal_unit_errors` in experiments/tldp), for a 28x28 image of 256 levels Hybrid or PiecewiseOptimal has the least
+    error for an element up to epsilon 20, PrivUnitG for a record at every epsilon from 0.5 to 200. This one has it for
+    an element at epsilon 50, where hardly any noise is left.
     Yuan, Tang, Huang, Wu, Wang 2025, Algorithms 1 and 2, mended.
 
     >>> m = RetainOrNoise(epsilon=1.0, domain=TensorDomain((28, 28), 0, 255), unit="element")
