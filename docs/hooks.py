@@ -112,6 +112,13 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 class Docstrings(griffe.Extension):
     """Gives the reference the same reading of docstrings as the pages of the mechanisms, and leads to examples."""
 
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Show what the stub of a package names: whatever it names is public."""
+        stub = mod.filepath.with_suffix(".pyi") if isinstance(mod.filepath, Path) else None
+        if stub is not None and stub.exists():
+            words = stub.read_text(encoding="utf-8")
+            mod.exports = list(re.findall(r"^from \S+ import \w+ as (\w+)$", words, re.MULTILINE))
+
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of whatever was found in the source."""
         if obj.docstring:

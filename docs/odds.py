@@ -1,4 +1,4 @@
-"""The two pictures of *What epsilon?*: run this file to write them to docs/figures."""
+"""Pictures and table of *What epsilon?*: run this file to write the first to docs/figures and print the other."""
 
 import math
 from collections.abc import Iterator
@@ -62,6 +62,17 @@ def dots() -> Iterator[str]:
         yield text(left + 60, 172, f"{true} true, {100 - true} false")
 
 
+def table() -> str:
+    """Return how sure an outsider can be at most, for several budgets and beginnings."""
+    lines = [f"| ε of one report | odds times at most | {' | '.join(f'{words} becomes' for _, words in BEFORE)} |"]
+    lines.append("| ---: |" + " ---: |" * (1 + len(BEFORE)))
+    for epsilon in (0.1, 0.5, 1, 2, 4, 8):
+        sure = [100 * surest(before, epsilon) for before, _ in BEFORE]
+        chances = " | ".join(f"{one:.3g} %" if one < 99.95 else f"{one:.4g} %" for one in sure)  # nobody is certain
+        lines.append(f"| {epsilon:g} | {math.exp(epsilon):,.1f} | {chances} |")
+    return "\n".join(lines)
+
+
 PICTURES = {
     "odds.svg": drawn(540, 335, "How sure an outsider can be at most, against the epsilon of one report", curves()),
     "true-reports.svg": drawn(600, 182, "Of 100 reports to a yes or no, how many are true at four budgets", dots()),
@@ -70,3 +81,4 @@ PICTURES = {
 if __name__ == "__main__":
     for name, picture in PICTURES.items():
         (FIGURES / name).write_text(picture, encoding="utf-8")
+    print(table())
