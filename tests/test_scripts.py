@@ -190,3 +190,47 @@ def test_the_lines_of_src_by_kind_and_folder() -> None:
     assert "| `a` | 13 | +12 |\n| single modules | 1 | +1 |\n| all | 14 | +13 |" in found
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert all(mark in page for mark in (lines["BEGIN"], lines["END"]))
+
+
+def test_a_step_of_the_last_look_that_shows_nothing_has_failed() -> None:
+    last = runpy.run_path(str(ROOT / "scripts" / "release_check.py"))
+    step = last["Step"]("form", "The form", "pytest", must=(r"passed",))
+    assert last["shows"](step, "26 passed in 25.72s")
+    assert not last["shows"](step, "")
+    assert not last["shows"](step, "no tests ran in 0.01s")
+    assert not last["shows"](step, "25 passed, 1 skipped in 25.72s")
+    assert not last["shows"](step, "1 failed, 25 passed in 25.72s")
+    steps = {one.name: one for one in last["STEPS"]}
+    assert last["shows"](steps["check"], "8650 passed, 259 skipped in 59.03s")  # what needs an extra
+    assert not last["shows"](steps["check"], "1 failed, 8649 passed, 259 skipped in 59.03s")
+    assert not last["shows"](
+        steps["verify"], "PROVED: epsilon 3.9, delta 1e-5: ...\nPROVED: epsilon 1, delta 1e-5: ..."
+    )
+
+
+def test_parts_of_the_last_look_are_put_into_its_page() -> None:
+    last = runpy.run_path(str(ROOT / "scripts" / "release_check.py"))
+    first, second, *_ = (step.title for step in last["STEPS"])
+    page = f"# The last look\n\nSeen.\n\n## {first}\n\n57 s.\n\n## What is no step any more\n\n3 s.\n"
+    made = last["placed"](page, {second: f"## {second}\n\n89 s.\n"}, "abc1234")
+    assert made == f"# The last look\n\nSeen.\n\n## {first}\n\n57 s.\n\n## {second}\n\n89 s. At abc1234.\n"
+
+
+@pytest.mark.needs("playwright")
+@pytest.mark.slow
+def test_what_sticks_out_of_a_phone_is_seen(tmp_path: Path) -> None:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs chromium: scripts/browser.sh installs it")
+    table = "<table style='width:900px'><tr><td>x</td></tr></table>"
+    start = "<!doctype html><meta name='viewport' content='width=device-width'><main>"
+    look = [sys.executable, str(ROOT / "scripts" / "phone.py"), str(tmp_path)]
+    (tmp_path / "good.html").write_text(f"{start}<div style='overflow-x:auto'>{table}</div></main>", encoding="utf-8")
+    done = subprocess.run(look, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1 pages at 390 pixels: 0 with something beyond the screen\n")
+    (tmp_path / "wide.html").write_text(f"{start}{table}</main>", encoding="utf-8")
+    (tmp_path / "torn.html").write_text(f"{start}<img src='none.png'></main>", encoding="utf-8")
+    done = subprocess.run(look, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "900px" in done.stdout
+    assert "no picture" in done.stdout
+    assert done.stdout.endswith("3 pages at 390 pixels: 2 with something beyond the screen\n")
