@@ -59,9 +59,9 @@ STEPS = (
         "npm",
         "The npm package: its size, its tests in node and in a browser, before a real collector",
         f"make npm && {_PYTEST} tests/collector/test_npm.py",
-        4,
-        r"noisette.js: \d+ bytes|^# fail|package size|tgz$|passed",
-        (r"noisette.js: 1[0-4],?\d{3} bytes", r"package size", r"passed"),
+        5,
+        r"^dist/noisette.js: |^# (?:pass|fail)|package size|passed",
+        (r"noisette.js: 1[0-4]\d{3} bytes", r"# fail 0", r"package size", r"passed"),
     ),
     Step(
         "docs",
