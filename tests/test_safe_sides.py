@@ -17,7 +17,7 @@ import pytest
 
 import noisette as nz
 from noisette import _random
-from noisette.accounting.sampling import _Lattice
+from noisette.accounting._sums import LossSum
 from noisette.federated.central import rounds as central
 from noisette.federated.central.rounds import AdaptiveNorm, CentralPlan, PrivateRounds
 from noisette.federated.clipping import Norm
@@ -177,7 +177,7 @@ def test_squared_norms_of_layers_are_rounded_up() -> None:
 def test_an_epsilon_that_was_added_up_is_never_below_the_truth(loss: float, delta: float) -> None:
     """Of one randomised response, whose epsilon is loss + ln(1 - delta / p), without the larger margins of delta."""
 
-    class Bare(_Lattice):
+    class Bare(LossSum):
         _tail = 1e-25  # type: ignore[assignment]
 
         def _sure(self, target: float) -> float:
@@ -186,6 +186,6 @@ def test_an_epsilon_that_was_added_up_is_never_below_the_truth(loss: float, delt
     with mpmath.workdps(40):
         p = 1 / (1 + mpmath.exp(-loss))
         logs = np.asarray([float(mpmath.log(1 - p)), float(mpmath.log(p))])
-        found = Bare(np.asarray([-1, 1]), logs, loss, 1.0, 1, 0.0).epsilon(math.log(delta))
+        found = Bare.repeated(np.asarray([-1, 1]), logs, loss, 1.0, 1, 0.0).epsilon(math.log(delta))
         truth = loss + mpmath.log(1 - mpmath.mpf(delta) / p)
         assert 5e-13 < (found - truth) / truth < 2e-12

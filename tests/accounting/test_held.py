@@ -20,6 +20,7 @@ from noisette.accounting import (
     _excess,
     _numbers,
     _runs,
+    _sums,
     calibration,
     composition,
     conversions,
@@ -123,14 +124,14 @@ def pairs() -> list[Any]:
 
 def sums() -> list[Any]:
     losses, logs = np.asarray([-1.0, 0.2, 0.9, 3.0]), np.log([0.2, 0.5, 0.2, 0.1])
-    told: list[Any] = [sampling._cumulants(losses, logs, tilt) for tilt in (-2.0, 0.0, 0.7)]
-    told += [sampling._saddle(losses, logs, n, target) for n in (20, 50) for target in (-3.0, -30.0)]
-    told.append(sampling._saddle(np.append(losses, 900.0), np.append(logs, -2001.0), 3, -9.0))
+    told: list[Any] = [_sums.cumulants(losses, logs, tilt) for tilt in (-2.0, 0.0, 0.7)]
+    told += [_sums.saddle([(losses, logs, n)], target) for n in (20, 50) for target in (-3.0, -30.0)]
+    told.append(_sums.saddle([(np.append(losses, 900.0), np.append(logs, -2001.0), 3)], -9.0))
     for n, tilt in ((3, 0.4), (40, 1.3)):
-        lattice = sampling._Lattice(np.asarray([-20, 4, 18, 60]), logs, 0.05, tilt, n, 1e-13)
+        lattice = _sums.LossSum.repeated(np.asarray([-20, 4, 18, 60]), logs, 0.05, tilt, n, 1e-13)
         told += [lattice.bound(-9.0), lattice._tail * 1e12, lattice._window, lattice.size, lattice._mistake * 1e13]
         told += [lattice.epsilon(target) for target in (-0.01, -5.0, -40.0, -300.0)]
-    upward = sampling._Lattice(np.asarray([4, 18, 60]), np.log([0.5, 0.3, 0.2]), 0.05, 0.4, 3, 1e-13)
+    upward = _sums.LossSum.repeated(np.asarray([4, 18, 60]), np.log([0.5, 0.3, 0.2]), 0.05, 0.4, 3, 1e-13)
     told.append([upward._window, [upward.epsilon(-target) for target in np.geomspace(1e-6, 5, 60)]])
     places = np.linspace(-50, 60, 23)
     told += [sampling._log_mixture(places, m, q) for m, q in ((0.3, 0.2), (4.0, 0.01))]
@@ -345,12 +346,12 @@ def composed_of(name: str) -> list[Any]:
 
 
 def repeated() -> list[Any]:
-    curve = Curve.randomized_response(0.01).distribution()
-    told: list[Any] = [
-        composition.repeated(curve, n).get_delta_for_epsilon(0.4) for n in (1, 999, 1000, 1001, 2000, 2500)
-    ]
-    far = Curve.randomized_response(300.0).distribution()
-    told += [composition.epsilon_at(composition.repeated(far, n), 1e-5) for n in (1, 2, 3)]
+    curve = Curve.randomized_response(0.01)
+    told: list[Any] = [composition.summed_epsilon([curve], n, 1e-5) for n in (1, 999, 1000, 1001, 2000, 2500)]
+    far = Curve.randomized_response(300.0)
+    told += [composition.summed_epsilon([far], n, 1e-5) for n in (1, 2, 3)]
+    told.append(composition.summed_epsilon([curve, Curve(0.01, curve.deltas / 2), curve], 40, 1e-9))
+    told.append(composition.summed_epsilon([Curve.randomized_response(0.01, 1e-8)], 40, 1e-5))
     return told
 
 

@@ -12,16 +12,16 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
-from noisette.accounting.conversions import gdp_epsilon, zcdp_epsilon, zcdp_from_pure
+from noisette.accounting._sums import LossSum, LossTimes, saddle
+from noisette.accounting.conversions import gdp_epsilon, zcdp_from_pure
 from noisette.accounting.curves import Curve, Released, privacy_curve
-from noisette.accounting.events import Releasable, concentration, gdp, loss_distribution
-from noisette.guarantees import Guarantee, changes, weakest
+from noisette.accounting.events import Releasable, concentration, gdp
+from noisette.guarantees import Guarantee, changes, gaussian_delta, weakest
 
-_LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fourier transform
-_ROUNDED_DOWN = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
+_NEGLIGIBLE = 1e-9  # share of delta at which the curve of Gaussian noise is cut off
+_MASSES = 1e-12  # relative error of sums of masses
 _POINTS = 2.0**22  # losses that a composed distribution may have
-_FOLD = 1000
-_UNDERFLOW = 500.0
+_LEAST_LOG = -750.0  # what is less is zero in float64
 _ORDERS = 1.002  # times the last order, the next one at which a divergence is computed
 _STEPS = 200.0  # losses a standard deviation that a mixed composition should have
 
@@ -163,7 +163,7 @@ def zcdp(released: Releasable) -> float:
     while largest / orders[-1] > found and found < worst:
         orders = orders[-1] * _ORDERS ** np.arange(1001.0)
         found = max(found, float((_renyi(curve, orders[1:]) / orders[:-1]).max()))
-    return min(worst, found)
+    return min(worst, max(found, math.ulp(0.0)))
 
 
 def _renyi(curve: Curve, orders: FloatArray) -> FloatArray:
@@ -177,17 +177,16 @@ def _renyi(curve: Curve, orders: FloatArray) -> FloatArray:
     losses, masses = losses[kept], np.log(masses[kept])
     largest = float(losses[-1]) if losses.size else 0.0
     bounds = np.full(orders.shape, largest)
-    if losses.size == 0:
-        return bounds
     for number, less in enumerate(orders - 1):
         power = less * losses
-        if not power[-1] < math.inf:
+        if losses.size == 0 or not power[-1] < math.inf:
             continue
-        terms = masses + power + np.log(np.expm1(-power) * np.expm1(-losses - power))
-        top = float(terms.max())
-        moment = top + math.log(float(np.exp(terms - top).sum()))
+        with np.errstate(divide="ignore"):
+            terms = masses + power + np.log(-np.expm1(-power)) + np.log(-np.expm1(-losses - power))
+        top = max(float(terms.max()), _LEAST_LOG)
+        moment = top + math.log(float(np.exp(terms - top).sum()) + 2.0**-52)
         bounds[number] = min(float(np.logaddexp(0.0, moment)) / less, largest)
-    return bounds * (1 + 1e-12)
+    return bounds * (1 + 1e-12) + math.ulp(0.0)
 
 
 def _stated(part: Releasable) -> Guarantee:
@@ -273,49 +272,58 @@ def as_randomized_response(part: Releasable) -> float | None:
 
 
 def _transformed(parts: list[Releasable], times: int, delta: float) -> float:
-    """Compose privacy loss distributions, or for a very small delta concentrated guarantees."""
-    if delta < _LEAST_FOURIER:
-        if all(_stated(part).delta == 0 or concentration(part) is not None for part in parts):
-            return zcdp_epsilon(times * math.fsum(zcdp(part) for part in parts), delta)
-        return math.inf
+    """Add up privacy losses."""
     dots = max(50, min(1000, round(20_000 / math.sqrt(times))))
     curves = [None if gdp(part) is not None else privacy_curve(part, dots=dots) for part in parts]
-    interval = None if len(parts) == 1 else _common_interval(parts, curves, times)
-    shares = [
-        loss_distribution(part if curve is None else curve, interval=interval)
-        for part, curve in zip(parts, curves, strict=True)
-    ]
-    truncated = min(1e-15, delta * 1e-7 / (len(parts) + times / _FOLD))
-    whole = shares[0]
-    for share in shares[1:]:
-        whole = whole.compose(share, tail_mass_truncation=truncated)
-    return epsilon_at(repeated(whole, times, truncated), delta)
-
-
-def epsilon_at(distribution: Any, delta: float) -> float:
-    """Return the epsilon of a composed privacy loss distribution, infinity if none holds.
-
-    dp-accounting's own inversion adds up exp(-loss), which float64 cannot hold for losses above 700: it then errs by
-    one or so, on the safe side. Its delta has no such trouble.
-    """
-    usable = delta * _ROUNDED_DOWN
-    found = float(distribution.get_epsilon_for_delta(usable))
-    if found < _UNDERFLOW or math.isinf(found):
-        return found
-    return least_above(
-        lambda e: float(distribution.get_delta_for_epsilon(e)) <= usable, 0.0, found, guess=found * 0.999, trust=1e-3
+    if len(curves) == 1 and (only := curves[0]) is not None:
+        return summed_epsilon([only], times, delta)
+    interval = _common_interval(parts, curves, times)
+    negligible = max(delta * _NEGLIGIBLE / (times * len(parts)), 1e-320)
+    return summed_epsilon(
+        [
+            _gaussian_curve(gdp(part) or 0.0, interval, negligible) if curve is None else curve.spaced(interval)
+            for part, curve in zip(parts, curves, strict=True)
+        ],
+        times,
+        delta,
     )
 
 
-def repeated(distribution: Any, times: int, truncated: float = 1e-15) -> Any:
-    """Compose a privacy loss distribution with itself, a thousand at a time: dp-accounting then keeps fewer losses."""
-    if times <= _FOLD:
-        return distribution.self_compose(times, tail_mass_truncation=truncated)
-    rounds, rest = divmod(times, _FOLD)
-    whole = repeated(distribution.self_compose(_FOLD, tail_mass_truncation=truncated), rounds, truncated)
-    if rest == 0:
-        return whole
-    return whole.compose(distribution.self_compose(rest, tail_mass_truncation=truncated), truncated)
+def _gaussian_curve(mu: float, interval: float, negligible: float) -> Curve:
+    """Return the curve of Gaussian noise up to where its delta is negligible."""
+    count = math.ceil(gdp_epsilon(mu, negligible) / interval) + 1
+    deltas = [min(float(gaussian_delta(mu, interval * k)) * (1 + 1e-9), 1.0) for k in range(count + 1)]
+    return Curve(interval, np.asarray(deltas))
+
+
+def summed_epsilon(curves: Sequence[Curve], times: int, delta: float) -> float:
+    """Return the least epsilon of releases of these curves, each so many times, from above; infinity if none holds.
+
+    Their dots are equally far apart. *Guarantee*: an upper bound at any delta: see `_sums`.
+    """
+    step = curves[0].interval
+    alike: dict[bytes, list[Curve]] = {}
+    for curve in curves:
+        alike.setdefault(curve.deltas.tobytes(), []).append(curve)
+    parts, unbounded = [], 0.0
+    for group in alike.values():
+        losses, masses, infinite = group[0].losses
+        count = times * len(group)
+        if infinite >= 1:
+            return math.inf
+        unbounded -= count * math.log1p(-infinite)
+        kept = masses > 0
+        points = np.rint(losses[kept] / step).astype(np.int64)
+        parts.append(LossTimes(points, np.log(masses[kept]), count, _MASSES))
+    finite = delta * (1 - _MASSES) + math.expm1(-unbounded) * (1 + _MASSES)
+    if not finite > 0:
+        return math.inf
+    target = math.log(finite)
+    tilt, _ = saddle([(part.losses(step), part.logs, part.times) for part in parts], target)
+    lattice = LossSum(tuple(parts), step, tilt)
+    if lattice.size > _POINTS:
+        return summed_epsilon([curve.spaced(2 * step) for curve in curves], times, delta)
+    return lattice.epsilon(target)
 
 
 def _common_interval(parts: list[Releasable], curves: list[Curve | None], times: int) -> float:

@@ -155,12 +155,32 @@ def _repeated(split: RepeatedEvent, worst: Curve, dots: int) -> Curve:
     inner = privacy_curve(split.mechanism, dots=max(2, dots // split.times))
     if split.times == 1:
         return inner
-    grid = inner.interval * np.arange(split.times * (inner.deltas.size - 1) + 1)
-    composed = inner.distribution().self_compose(split.times, tail_mass_truncation=0.0)
-    deltas = np.maximum(np.asarray(composed.get_delta_for_epsilon(grid)), 0.0) * _ROUNDED_UP
+    _, masses, infinite = inner.losses
+    deltas = _deltas(_power(masses, split.times), inner.interval) * _ROUNDED_UP
+    deltas += -math.expm1(split.times * math.log1p(-infinite)) if infinite < 1 else 1.0
+    grid = inner.interval * np.arange(float(deltas.size))
     if worst.deltas[-1] == 0:
         deltas[-1] = 0.0
     return Curve.through(inner.interval, np.minimum(deltas, worst.delta(grid)))
+
+
+def _power(masses: FloatArray, times: int) -> FloatArray:
+    """Return the law of a sum of equal losses, without a transform: sums of positive products keep small masses."""
+    if times == 1:
+        return masses
+    half = _power(masses, times // 2)
+    whole = np.convolve(half, half)
+    return np.convolve(whole, masses) if times % 2 else whole
+
+
+def _deltas(masses: FloatArray, interval: float) -> FloatArray:
+    """Return delta at 0, interval, 2 interval, ... of losses that are as often below 0 as above."""
+    middle = masses.size // 2
+    above = np.cumsum(masses[:middle:-1])[::-1]
+    deltas, shrunk, rest = np.zeros(middle + 1), math.exp(-interval), -math.expm1(-interval)
+    for place in range(middle - 1, -1, -1):
+        deltas[place] = shrunk * deltas[place + 1] + rest * above[place]
+    return deltas
 
 
 def _integrated(found: list[PairLosses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
@@ -184,11 +204,12 @@ def _integrated(found: list[PairLosses], stated: Guarantee, worst: Curve, dots: 
         interval = _reach(atoms) / dots
     grid = interval * np.arange(dots + 1.0)
     deltas = np.max([_delta(a, grid) for a in atoms], axis=0)
-    deltas = _raised(deltas, float(deltas[0]))
+    deltas[:-1] = _raised(deltas[:-1], float(deltas[0]))
     if stated.delta == 0:
         deltas = np.minimum(deltas, worst.delta(grid))
         deltas[-1] = 0.0
     else:
+        deltas[-1] *= _ROUNDED_UP
         deltas += _SMALLEST_DELTA
     return Curve.through(interval, deltas)
 

@@ -10,8 +10,7 @@ have more mass of p_x and less of p_x'.
 
 Three bounds are known, and the least one counts. One release has a closed form. Of many, the law of the loss is put on
 a lattice, both laws' masses of every piece kept (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1),
-tilted so that the epsilon sought is where its mass is, and convolved by a Fourier transform: what is far down in the
-tail is then computed to the same digits as what is likely. Rounding, aliasing and truncation are bounded and added.
+tilted so that the epsilon sought is where its mass is, and convolved (`_sums`).
 With very little noise one counts how often an example is drawn: see `counted`.
 """
 
@@ -24,9 +23,9 @@ from typing import Literal
 
 import numpy as np
 
-from noisette._search import narrowed
 from noisette._validate import FloatArray, IntArray
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
+from noisette.accounting._sums import MOST_POINTS, ULP, LossSum, LossTimes, saddle
 from noisette.accounting.conversions import gdp_epsilon
 from noisette.guarantees import gaussian_delta
 
@@ -39,12 +38,9 @@ _PIECES = 60.0  # pieces a standard deviation
 _MOST_PIECES = 2.0**15
 _STEPS = 20.0, 2000.0  # lattice steps in the standard deviation of one loss, of many releases and of few
 _POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
-_MOST_POINTS = 2.0**21  # and at most
 _LEAST_CONVOLVED_NOISE = 1 / 400  # with less noise than this only inclusions are counted
 _MOST_COUNTED_NOISE = 0.3  # with more noise than this counting inclusions gains nothing
 _LEAST_CHANCE = 1e-100  # of a sample
-_ULP = 2.0**-52
-_NEGLIGIBLE_EXPONENT = 60.0  # terms below exp(-60) of the first are bounded, not added
 _ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
@@ -177,7 +173,7 @@ class Pair:
         if self.relation == "replace":
             ends = ends - _log_mixture(-edges, m, q)
         density = up - places**2 / 2 - math.log(2 * math.pi) / 2 + np.log(half)[:, None] + np.log(_WEIGHTS)
-        return Pieces(ends[:-1], ends[1:], loss, density, 8 * _ULP * (2 * _REACH + m) ** 2)
+        return Pieces(ends[:-1], ends[1:], loss, density, 8 * ULP * (2 * _REACH + m) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,148 +232,19 @@ class Losses:
             return releases * largest
         loss = self.way * pieces.middle
         mass = pieces.log_mass if self.way > 0 else pieces.log_mass - pieces.middle
-        tilt, spread = _saddle(loss, mass, releases, target)
+        tilt, spread = saddle([(loss, mass, releases)], target)
         steps = min(max(_POINTS / (20 * math.sqrt(releases)), _STEPS[0]), _STEPS[1])
-        step = max(spread / steps, float(np.abs(loss).max()) * 4 * _ULP)
+        step = max(spread / steps, float(np.abs(loss).max()) * 4 * ULP)
         while True:
             points, logs = pieces.on_lattice(step)
             if self.way < 0:
                 points, logs = -points, logs - points * step
-            lattice = _Lattice(points, logs, step, tilt, releases, pieces.error)
+            lattice = LossSum((LossTimes(points, logs, releases, pieces.error),), step, tilt)
             if lattice.bound(target) <= enough:
                 return lattice.bound(target)
-            if lattice.size <= _MOST_POINTS:
+            if lattice.size <= MOST_POINTS:
                 return lattice.epsilon(target)
-            step *= 1.1 * lattice.size / _MOST_POINTS
-
-
-@dataclass(frozen=True, eq=False)
-class _Lattice:
-    """Losses on a lattice, of which many are added up under an exponential tilt."""
-
-    points: IntArray
-    logs: FloatArray
-    step: float
-    tilt: float
-    releases: int
-    error: float
-
-    @cached_property
-    def _losses(self) -> FloatArray:
-        return np.asarray(self.points * self.step, dtype=np.float64)
-
-    @cached_property
-    def _cumulants(self) -> tuple[float, float, float]:
-        log_mean, mean, variance = _cumulants(self._losses, self.logs, self.tilt)
-        return log_mean, mean, max(variance, self.step**2)  # losses may be all but constant
-
-    @cached_property
-    def _mistake(self) -> float:
-        """Relative error of a mass, tilted or not: of the pieces, and of the exponents' last digits."""
-        logs = self.logs + self.tilt * self.step * self.points
-        seen = logs > logs.max() - 60
-        return self.error + 16 * _ULP * (1 + float(np.abs(self.logs[seen]).max() + np.abs(logs[seen]).max()))
-
-    def _sure(self, target: float) -> float:
-        """Return ln delta less what masses may err by."""
-        return target - 1e-9 - self.releases * self._mistake
-
-    def bound(self, target: float) -> float:
-        """Return an epsilon by Chernoff's bound alone: Canonne, Kamath, Steinke 2020, Proposition 12."""
-        t = self.tilt
-        most = t * math.log(t) - (1 + t) * math.log1p(t)  # ln of the largest exp(-t x) (1 - exp(-x))
-        return (self.releases * self._cumulants[0] + most - self._sure(target)) / t
-
-    @cached_property
-    def _tail(self) -> float:
-        """A chance, under the tilt, that is small beside what is summed up."""
-        spread = math.sqrt(self.releases * self._cumulants[2])
-        return 1e-10 * min(1.0, spread) / (1 + 3 * spread * self.tilt * (1 + self.tilt))
-
-    @cached_property
-    def _window(self) -> tuple[int, int]:
-        """First and last point of the sum but for tails of that chance, by Chernoff's bound."""
-        log_mean, mean, variance = self._cumulants
-        n, losses = self.releases, self._losses
-        reach = []
-        for sign in (-1, 1):
-            rates = sign * np.geomspace(0.1, 100, 13) / math.sqrt(n * variance)
-            moments = np.asarray([_cumulants(losses, self.logs, self.tilt + rate)[0] for rate in rates])
-            bounds = (n * (moments - log_mean - rates * mean) - math.log(self._tail)) / np.abs(rates)
-            reach.append(float(bounds.min()) / self.step)
-        centre = n * mean / self.step
-        return math.floor(centre - reach[0]) - 1, math.ceil(centre + reach[1]) + 1
-
-    @property
-    def size(self) -> int:
-        """Points of the window."""
-        return self._window[1] - self._window[0] + 1
-
-    def epsilon(self, target: float) -> float:
-        """Return the least epsilon at which ln delta is at most the target, from above."""
-        from scipy import fft
-
-        log_mean = self._cumulants[0]
-        n, first = self.releases, self._window[0]
-        size = fft.next_fast_len(self.size, real=True)
-        logs = self.logs + self.tilt * self.step * self.points - log_mean
-        spectrum = fft.rfft(np.bincount(self.points % size, np.exp(logs), size))
-        powers = np.abs(spectrum) ** (n - 1)
-        masses = np.roll(np.maximum(fft.irfft(spectrum**n, size), 0.0), -first % size)
-        count = min(size, math.ceil(_NEGLIGIBLE_EXPONENT / (self.tilt * self.step)) if self.tilt > 0 else size)
-        k = np.arange(1.0, count + 1) * self.step
-        weights = np.exp(-self.tilt * k) * -np.expm1(-k)
-        # each value of a transform errs by a few ulps a stage of the sum of all entries; a power has n times that
-        rounding = 16 * _ULP * math.log2(size + 2) * (n + 2) * float(powers.sum()) * 2 / size
-        lost = rounding * float(weights.sum()) + self._tail + math.exp(-_NEGLIGIBLE_EXPONENT) * (count < size)
-        sure = self._sure(target)
-
-        def log_delta(index: int) -> float:
-            some = masses[index + 1 : index + 1 + count]
-            total = float(some @ weights[: some.size]) + lost
-            return n * log_mean - self.tilt * (first + index) * self.step + math.log(total)
-
-        low, high = max(-first, 0), size - 1
-        if low >= size or log_delta(low) <= sure:
-            return max(first, 0) * self.step
-        if log_delta(high) > sure:
-            return math.inf
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if log_delta(middle) <= sure else (middle, high)
-        above, below = (math.exp(min(log_delta(index) - sure, 700.0)) for index in (low, high))
-        part = (above - 1) / (above - below)  # delta is linear in exp(epsilon) between lattice points
-        with np.errstate(divide="ignore"):
-            beyond = float(np.logaddexp(np.log1p(-part), np.log(part) + self.step))
-        return ((first + low) * self.step + beyond) * (1 + 1e-12)
-
-
-def _cumulants(losses: FloatArray, logs: FloatArray, tilt: float) -> tuple[float, float, float]:
-    """Return the log moment generating function at a tilt, and its first two derivatives."""
-    power = logs + tilt * losses
-    top = float(power.max())
-    masses = np.exp(power - top)
-    total = float(masses.sum())
-    mean = float(masses @ losses) / total
-    return top + math.log(total), mean, float(masses @ (losses - mean) ** 2) / total
-
-
-def _saddle(losses: FloatArray, logs: FloatArray, releases: int, target: float) -> tuple[float, float]:
-    """Return the tilt under which the sum lies where ln delta is about the target, and the spread of one loss then."""
-    kept = logs > -2000
-    losses, logs = losses[kept], logs[kept]
-
-    def height(tilt: float) -> float:
-        log_mean, mean, variance = _cumulants(losses, logs, tilt)
-        spread = math.sqrt(releases * variance)
-        first = math.log(min(spread, 1.0) + 1e-300) - math.log1p(3 * spread * tilt * (1 + tilt))
-        return releases * (log_mean - tilt * mean) + first
-
-    low, high = -35.0, 0.0
-    while height(math.exp(high)) > target and high < 60:
-        low, high = high, high + 3
-    tilt = math.exp(narrowed(lambda log_tilt: height(math.exp(log_tilt)) > target, low, high, absolute=0.02)[0])
-    return tilt, math.sqrt(_cumulants(losses, logs, tilt)[2])
+            step *= 1.1 * lattice.size / MOST_POINTS
 
 
 def _log_mixture(places: FloatArray, shift: float, share: float) -> FloatArray:

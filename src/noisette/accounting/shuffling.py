@@ -20,7 +20,7 @@ from noisette._validate import FloatArray
 from noisette.accounting._excess import expected_excess
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
 from noisette.accounting._runs import pair_losses
-from noisette.accounting.composition import compose, epsilon_at, repeated
+from noisette.accounting.composition import compose, summed_epsilon
 from noisette.accounting.conversions import gdp_epsilon
 from noisette.accounting.curves import Curve, Released
 from noisette.accounting.likelihoods import Likelihoods, likelihoods
@@ -337,5 +337,4 @@ def _amplified(group: list[Blanket], epsilon: float, users: int, delta: float, t
     if last >= epsilon:
         deltas[-1] = 0.0
     curve = Curve.through(last / dots, deltas)
-    truncated = min(1e-15, delta * 1e-7 / (1 + times / 1000))
-    return epsilon_at(repeated(curve.distribution(), times, truncated), delta)
+    return summed_epsilon([curve], times, delta)
