@@ -62,10 +62,13 @@ def is_secret(rng: np.random.Generator) -> bool:
     return secret is not None and isinstance(rng.bit_generator, secret.SecretBits)
 
 
-def bits64(rng: np.random.Generator, size: int) -> npt.NDArray[np.uint64]:
-    """Draw words of 64 random bits, as fast as the generator has them."""
+def bits64(rng: np.random.Generator, size: int, room: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.uint64]:
+    """Draw words of 64 random bits, as fast as the generator has them; in ``room`` where that is of use.
+
+    Room is for two words more than are drawn.
+    """
     bits: Any = rng.bit_generator
-    return bits.words(size) if is_secret(rng) else rng.integers(0, 2**64, size, dtype=np.uint64)
+    return bits.words(size, room) if is_secret(rng) else rng.integers(0, 2**64, size, dtype=np.uint64)
 
 
 def words(rng: np.random.Generator, high: int, size: int) -> npt.NDArray[np.int64]:

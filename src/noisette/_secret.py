@@ -19,7 +19,7 @@ _KEPT_BACK = (
     "The state of a secret generator is not given out: it reveals all noise to come. Where a run must be repeated, "
     "in a test, give rng a seed."
 )
-_USUAL = 1 << 15  # words that are asked for at a time, as a rule
+_USUAL = 1 << 17  # words that are asked for at a time, as a rule
 _ZEROS = memoryview(bytes(8 * _USUAL))  # what is encrypted: the words are the key stream alone
 _living: WeakSet[SecretBits] = WeakSet()
 
@@ -32,18 +32,19 @@ class SecretBits(AESCounter):  # type: ignore[misc]
         self._stream: Any = None
         _living.add(self)
 
-    def words(self, size: int) -> npt.NDArray[np.uint64]:
+    def words(self, size: int, room: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.uint64]:
         """Return many words of 64 bits, of a second key where OpenSSL is there to encrypt them all in one go.
 
-        One at a time, as every other draw is made, takes three times as long.
+        One at a time, as every other draw is made, takes three times as long. Large ``room`` is used for them.
         """
-        made = np.empty(size + 2, dtype=np.uint64)  # OpenSSL asks for room for one block more
+        # OpenSSL asks for room for one block more
+        made = room if room is not None and len(room) >= size + 2 else np.empty(size + 2, dtype=np.uint64)
         with self.lock:
             if self._stream is None:
                 self._stream = _stream()
             if self._stream:
                 zeros = _ZEROS[: 8 * size] if size <= _USUAL else bytes(8 * size)
-                self._stream.update_into(zeros, made.view(np.uint8).data)
+                self._stream.update_into(zeros, made[: size + 2].view(np.uint8).data)
         return made[:size] if self._stream else np.asarray(self.random_raw(size), dtype=np.uint64)
 
     @property

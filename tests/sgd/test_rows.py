@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from noisette.mechanisms import _team
 from noisette.sgd.recording import _rows
 from noisette.sgd.recording.layers import _compared_squares
 
@@ -99,30 +100,42 @@ def test_sums_of_outer_products_are_those_of_double_precision(examples, long, wi
     assert close(found, expected, size)
 
 
+@pytest.mark.parametrize("library", [True, False], ids=["torch's threads", "Python's threads"])
+@pytest.mark.parametrize("kind", COMPILED, ids=str)
 @pytest.mark.parametrize("shape", [(5, 70_001), (301, 1000)], ids=str)
-def test_several_cores_do_what_one_does(shape):
+def test_several_cores_do_what_one_does_to_the_bit(shape, kind, library, monkeypatch):
     """Rows, and columns, that are no multiple of the shares that cores take."""
-    rows, weights, cores = drawn(shape, torch.float32), factors(shape[0]), torch.get_num_threads()
+    rows, weights, cores = drawn(shape, kind), factors(shape[0]), torch.get_num_threads()
+    images = rows[:, :324].reshape(-1, 4, 9, 9)
+    if not library:
+        monkeypatch.setattr(_team, "find_library", lambda: 0)
+    monkeypatch.setattr(_rows, "_SHARED", 1000)
 
     def made():
-        narrow = rows[:, :601]
+        narrow, wide = rows[:, :601], rows[:, :700]
         sums = (
             _rows.weighted(rows, weights),
             _rows.clamped(rows, weights, 2.0),
-            _rows.outer(narrow, rows[:, :700], weights),
+            _rows.outer(narrow[:, :70], wide, weights),
+            _rows.outer(narrow, wide, weights),
+            _rows.outer(narrow, wide, weights.clamp(min=0.1), quick=True),
+            _rows.each_product(rows[:, :600].reshape(-1, 6, 100), rows[:, :600].reshape(-1, 6, 100)),
+            *_rows.moments(images, images.cos()),
+            *_rows.normalised(images.flatten(2), images.flatten(2).cos(), 1e-5),
         )
         return _rows.squares(rows), *sums
 
+    found = []
     try:
-        torch.set_num_threads(1)
-        alone = made()
-        torch.set_num_threads(3)
-        together = made()
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            found.append(made())
     finally:
         torch.set_num_threads(cores)
-    for one, other in zip(alone, together, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-10)
-        assert bool(other.any(-1).all())
+    for together in found[1:]:
+        for one, other in zip(found[0], together, strict=True):
+            assert torch.equal(one, other)
+            assert bool(other.any())
 
 
 def test_gamma_is_the_bound_of_a_sum_of_products():

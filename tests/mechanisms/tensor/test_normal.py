@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -242,12 +243,17 @@ def test_what_is_settled_apart_is_rounded_as_all_the_rest(
     table, values = build_table(), np.linspace(1.0, 2.0, 20_000) * 2.0**25
     quick, slow, left = values.copy(), values.copy(), []
 
-    def left_open(piece: np.ndarray, *given: object) -> int:
-        words, pending = given[3], given[5]
-        assert isinstance(words, np.ndarray)
-        assert isinstance(pending, np.ndarray)
-        kept = piece.copy()
-        count = add(piece, *given)
+    def all_open(values: np.ndarray, *given: Any, places: int, threads: int) -> None:
+        *numbers, words, pending, open_draws, counts = given
+        for block in range(places):
+            first, whole = block * _normal.BLOCK, _normal.words_of(_normal.BLOCK)
+            piece, own = values[first : first + _normal.BLOCK], words[block * whole : (block + 1) * whole]
+            parts = own[: piece.size], own[piece.size :]
+            counts[block] = left_open(piece, pending[block], *numbers, *parts, pending[block], open_draws[block])
+
+    def left_open(piece: np.ndarray, pending: np.ndarray, *given: Any) -> int:
+        words, kept = given[3], piece.copy()
+        count = int(add(piece, *given))
         others = set(pending[:count, 0].tolist())
         for place, word in enumerate(words.tolist()):
             column, chance = word >> 32 & 511, word >> 42
@@ -259,7 +265,7 @@ def test_what_is_settled_apart_is_rounded_as_all_the_rest(
         return count
 
     add_noise_to_all([quick], np.random.default_rng(3), sigma=1.0, unit=unit, step=step)
-    monkeypatch.setattr(_loops, "add", left_open)
+    monkeypatch.setattr(_loops, "add_blocks", all_open)
     add_noise_to_all([slow], np.random.default_rng(3), sigma=1.0, unit=unit, step=step)
     assert sum(left) > 0.9 * values.size
     assert np.count_nonzero(quick != slow) <= 4  # draws that took more random words than the other pass

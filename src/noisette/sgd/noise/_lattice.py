@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._base import power_of_two
@@ -63,7 +64,7 @@ def on_lattice(noisy: FloatArray, size: float, least: float = 1.0) -> FloatArray
 def make_noisy_means(sums: Sequence[npt.NDArray[Any]], size: float, expected: float, rng: np.random.Generator) -> None:
     """Do as `add_exactly` and `on_lattice` in one pass: add noise of ``size`` and divide by ``expected``, in place."""
     step = power_of_two(size / expected) * _FINENESS
-    add_noise_to_all(sums, rng, sigma=size, unit=expected * step, step=step)
+    add_noise_to_all(sums, rng, sigma=size, unit=expected * step, step=step, threads=torch.get_num_threads())
 
 
 def noisy_count(count: float, reach: float, multiplier: float, rng: np.random.Generator) -> float:

@@ -16,14 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from noisette._random import is_secret
-from noisette.mechanisms.geometric.spherical import share
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.noise._lattice import make_noisy_means
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.theory.steps import EntryNoise, Noise, VectorNoise
 
-_BLOCK = 1 << 16  # entries that a core gives noise at a time
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
 
 
@@ -123,34 +120,15 @@ class Layered(Perturbation):
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
     """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer.
 
-    The means take the memory of the sums and their precision. Several cores share the work if the generator is a secret
-    one: then nothing depends on the order of the draws.
+    The means take the memory of the sums and their precision. Several cores share the work of long rows.
     """
-    released: Sums = {}
-    work: list[tuple[float, list[npt.NDArray[Any]]]] = []
-    room = 0
-    for layer, entries in sums.items():
+    released = {layer: {name: _lent(total) for name, total in entries.items()} for layer, entries in sums.items()}
+    rows: dict[float, list[npt.NDArray[Any]]] = {}
+    for layer, own in released.items():
         size = scale if isinstance(scale, float) else scale[layer]
-        released[layer] = own = {name: _lent(total) for name, total in entries.items()}
-        for total in own.values():
-            row = total.numpy().reshape(-1)
-            for start in range(0, row.size, _BLOCK):
-                piece = row[start : start + _BLOCK]
-                if piece.size > room or size != work[-1][0]:
-                    work.append((size, []))
-                    room = _BLOCK
-                work[-1][1].append(piece)
-                room -= piece.size
-
-    def perturb(place: int) -> None:
-        size, rows = work[place]
-        make_noisy_means(rows, size, expected, rng)
-
-    if len(work) > 1 and is_secret(rng) and torch.get_num_threads() > 1:
-        share(perturb, len(work), len(work) * _BLOCK)
-    else:
-        for place in range(len(work)):
-            perturb(place)
+        rows.setdefault(size, []).extend(total.numpy().reshape(-1) for total in own.values())
+    for size, alike in rows.items():
+        make_noisy_means(alike, size, expected, rng)
     return released
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from noisette.mechanisms._compiled import compiled
+from noisette.mechanisms._team import Loop, in_parts
 from noisette.sgd.recording import _rows, _tiles
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
@@ -67,24 +68,35 @@ _fill_twelve = compiled(_twelve, fastmath={"reassoc", "contract"})
 _fill_four = compiled(_four, fastmath={"reassoc", "contract"})
 
 
-def _each(entered: Any, gradient: Any, above: int, before: int, rows: int, pitch: int, apart: Any, out: Any) -> None:
+def _each(
+    entered: Any,
+    gradient: Any,
+    above: int,
+    before: int,
+    rows: int,
+    pitch: int,
+    apart: Any,
+    out: Any,
+    low: int,
+    high: int,
+) -> None:
     """Fill every example's gradient (channels out, channels in, height, width of the kernel).
 
     Images (channels, height, width) are laid among zeros, ``above`` and ``before`` them, in ``rows`` of ``pitch``.
     """
-    leaving, high, wide = gradient.shape[1:]
+    leaving, lines, wide = gradient.shape[1:]
     channels, height, width = out.shape[2:]
     down, step = apart
     padded = np.zeros((channels, rows * pitch), dtype=entered.dtype)
-    spread = np.zeros((-(-leaving // 4) * 4, (high - 1) * pitch + wide), dtype=gradient.dtype)
+    spread = np.zeros((-(-leaving // 4) * 4, (lines - 1) * pitch + wide), dtype=gradient.dtype)
     made = np.empty((spread.shape[0], channels * height * width), dtype=gradient.dtype)
-    for example in range(entered.shape[0]):
+    for example in range(low, high):
         for channel in range(channels):
             for row in range(entered.shape[2]):
                 start = (above + row) * pitch + before
                 padded[channel, start : start + entered.shape[3]] = entered[example, channel, row]
         for channel in range(leaving):
-            for row in range(high):
+            for row in range(lines):
                 spread[channel, row * pitch : row * pitch + wide] = gradient[example, channel, row]
         for first in range(0, spread.shape[0], 4):
             for channel in range(channels):
@@ -106,31 +118,43 @@ def _each(entered: Any, gradient: Any, above: int, before: int, rows: int, pitch
 
 
 _fill_each = compiled(_each)
+_filling = Loop(_fill_each, compiled(lambda given, team: in_parts(_fill_each, given, team)))
 
 
 def _each_by_tiles(
-    entered: Any, gradient: Any, above: int, before: int, padded: Any, apart: Any, strides: Any, vectors: int, out: Any
+    entered: Any,
+    gradient: Any,
+    above: int,
+    before: int,
+    rows: int,
+    columns: int,
+    apart: Any,
+    strides: Any,
+    vectors: int,
+    out: Any,
+    low: int,
+    high: int,
 ) -> None:
     """Fill every example's gradient (channels out, height, width of the kernel, channels in).
 
-    ``padded`` (rows, columns, channels in) has zeros where no pixel comes to lie.
+    Images are laid among zeros, ``above`` and ``before`` them, in ``rows`` of ``columns``.
     """
     size, channels = entered.itemsize, entered.shape[1]
-    leaving, high, wide = gradient.shape[1:]
+    leaving, lines, wide = gradient.shape[1:]
     height, width = out.shape[2], out.shape[3]
-    columns = padded.shape[1]
+    padded = np.zeros((rows, columns, channels), dtype=entered.dtype)
     once = apart[1] == 1  # then entries of a row of the kernel see one row of numbers
     length, parts = (width * channels, 1) if once else (channels, width)
     pixel, line = channels * size, columns * channels * size
     steps = (
         size,
-        high * wide * size,
+        lines * wide * size,
         0,
         strides[1] * pixel,
         strides[0] * line - wide * strides[1] * pixel,
         height * width * pixel,
     )
-    for example in range(entered.shape[0]):
+    for example in range(low, high):
         for row in range(entered.shape[2]):
             for channel in range(channels):
                 for column in range(entered.shape[3]):
@@ -144,7 +168,7 @@ def _each_by_tiles(
                     one,
                     other + row * apart[0] * line + part * apart[1] * pixel,
                     to + (row * width + part) * pixel,
-                    high,
+                    lines,
                     wide,
                     steps,
                     leaving,
@@ -153,6 +177,7 @@ def _each_by_tiles(
 
 
 _fill_by_tiles = compiled(_each_by_tiles)
+_filling_by_tiles = Loop(_fill_by_tiles, compiled(lambda given, team: in_parts(_fill_by_tiles, given, team)))
 
 
 def each_kernel(layer: Any, entered: Tensor, gradient: Tensor, way: Way) -> Tensor:
@@ -213,13 +238,9 @@ def _by_tiles(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
     rows, columns = entered.shape[2] + above + below, entered.shape[3] + before + after
     given, back, out = entered.contiguous().numpy(), gradient.contiguous().numpy(), made.numpy()
     apart, strides, vectors = (1, *layer.dilation)[-2:], (1, *layer.stride)[-2:], _registers(layer, entered)
-
-    def work(low: int, high: int) -> None:
-        padded = np.zeros((rows, columns, channels), dtype=given.dtype)
-        part = slice(low, high)
-        _fill_by_tiles(given[part], back[part], above, before, padded, apart, strides, vectors, out[part])
-
-    _rows.shared(work, len(given), made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0)
+    size = made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0
+    laid = above, before, rows, columns, apart, strides, vectors
+    _rows.shared(_filling_by_tiles, given, back, *laid, out, places=len(given), size=size)
     return made.flatten(2)
 
 
@@ -240,11 +261,8 @@ def _direct(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
     images = made if layer.weight.ndim == 4 else made[:, :, :, None]
     apart = (1, *layer.dilation)[-2:]
     given, back, out = entered.contiguous().numpy(), gradient.to(entered).contiguous().numpy(), images.numpy()
-    _rows.shared(
-        lambda low, high: _fill_each(given[low:high], back[low:high], above, before, rows, pitch, apart, out[low:high]),
-        len(given),
-        made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0,
-    )
+    size = made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0
+    _rows.shared(_filling, given, back, above, before, rows, pitch, apart, out, places=len(given), size=size)
     return made.flatten(2)
 
 

@@ -14,12 +14,13 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.nn import functional
 
 from noisette.mechanisms._compiled import compiled
+from noisette.mechanisms._team import Loop, in_parts
 from noisette.sgd.recording import _rows
 
 
-def _fill_largest(entered: Any, out: Any, places: Any) -> None:
+def _fill_largest(entered: Any, out: Any, places: Any, low: int, high: int) -> None:
     """Fill the largest of every four pixels, of images (planes, height, width), and which one it is."""
-    for plane in range(out.shape[0]):
+    for plane in range(low, high):
         for row in range(out.shape[1]):
             one, two = entered[plane, 2 * row], entered[plane, 2 * row + 1]
             to, at = out[plane, row], places[plane, row]
@@ -35,9 +36,9 @@ def _fill_largest(entered: Any, out: Any, places: Any) -> None:
                 at[column] = 3 if third else (2 if second else (1 if first else 0))
 
 
-def _fill_back(gradient: Any, places: Any, out: Any) -> None:
+def _fill_back(gradient: Any, places: Any, out: Any, low: int, high: int) -> None:
     """Lay every gradient where the largest pixel was, and zeros beside it."""
-    for plane in range(out.shape[0]):
+    for plane in range(low, high):
         for row in range(gradient.shape[1]):
             one, two = out[plane, 2 * row], out[plane, 2 * row + 1]
             back, at = gradient[plane, row], places[plane, row]
@@ -53,6 +54,8 @@ def _fill_back(gradient: Any, places: Any, out: Any) -> None:
 
 
 _largest, _back = compiled(_fill_largest), compiled(_fill_back)
+_choosing = Loop(_largest, compiled(lambda given, team: in_parts(_largest, given, team)))
+_returning = Loop(_back, compiled(lambda given, team: in_parts(_back, given, team)))
 
 
 class _Pooled(torch.autograd.Function):
@@ -64,7 +67,7 @@ class _Pooled(torch.autograd.Function):
         made = entered.new_empty(*outer, height // 2, width // 2)
         places = torch.empty_like(made, dtype=torch.uint8)
         given, out, at = (tensor.flatten(0, -3).detach().numpy() for tensor in (entered, made, places))
-        _rows.shared(lambda low, high: _largest(given[low:high], out[low:high], at[low:high]), len(out), given.size)
+        _rows.shared(_choosing, given, out, at, places=len(out), size=given.size)
         ctx.save_for_backward(places)
         ctx.shape = entered.shape
         return made
@@ -78,7 +81,7 @@ class _Pooled(torch.autograd.Function):
             return functional.max_unpool2d(gradient, index, [2, 2], output_size=list(shape[-2:]))
         made = gradient.new_empty(shape)
         back, at, out = (tensor.flatten(0, -3).detach().numpy() for tensor in (gradient.contiguous(), places, made))
-        _rows.shared(lambda low, high: _back(back[low:high], at[low:high], out[low:high]), len(out), out.size)
+        _rows.shared(_returning, back, at, out, places=len(out), size=out.size)
         return made
 
 

@@ -9,7 +9,6 @@ by how much they err. A row whose weight is 0 is not read: it may hold infinitie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._compiled import compiled
-from noisette.mechanisms.geometric.spherical import share
+from noisette.mechanisms._team import Loop, in_parts
 from noisette.sgd.recording import _tiles
 
 UNIT = 2.0**-53  # rounding of double precision
@@ -29,20 +28,21 @@ _SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
 WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
-_SHARED = 1 << 20  # numbers read that are worth the work of several cores: to wake one takes long
+_PANEL = 64  # columns that a core takes at least, so that none of its vectors is cut
+_SHARED = 1 << 17  # numbers read that are worth the work of several cores
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
 
-def _add_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
+def _add_squares(rows: Any, above: float, beside: float, out: FloatArray, low: int, high: int) -> None:
     """Add the squares of each row, ``above`` times their sum and ``beside`` more."""
-    for place in range(rows.shape[0]):
+    for place in range(low, high):
         row, total = rows[place], 0.0
         for column in range(row.size):
             total += np.float64(row[column]) * np.float64(row[column])
         out[place] += total * above + beside
 
 
-def _add_weighted(rows: Any, weights: FloatArray, start: int, stop: int, out: FloatArray) -> None:
+def _add_weighted(rows: Any, weights: FloatArray, out: FloatArray, start: int, stop: int) -> None:
     """Add some columns of all rows, with a weight each: four at a time, for fewer visits to the sums."""
     for low in range(start, stop, _BLOCK):
         high = min(low + _BLOCK, stop)
@@ -67,7 +67,7 @@ def _add_weighted(rows: Any, weights: FloatArray, start: int, stop: int, out: Fl
             place += 1
 
 
-def _add_clamped(rows: Any, weights: FloatArray, limit: float, start: int, stop: int, out: FloatArray) -> None:
+def _add_clamped(rows: Any, weights: FloatArray, limit: float, out: FloatArray, start: int, stop: int) -> None:
     """Add some columns of all rows, with a weight each, and every number at most ``limit`` in size."""
     for low in range(start, stop, _BLOCK):
         high = min(low + _BLOCK, stop)
@@ -79,7 +79,7 @@ def _add_clamped(rows: Any, weights: FloatArray, limit: float, start: int, stop:
                     sums[column] += min(max(weight * row[column], -limit), limit)
 
 
-def _add_outer(left: Any, right: Any, weights: FloatArray, start: int, stop: int, out: FloatArray) -> None:
+def _add_outer(left: Any, right: Any, weights: FloatArray, out: FloatArray, start: int, stop: int) -> None:
     """Add some columns of left^T right, with a weight for each row: two rows of sums and four of right at a time."""
     count, pairs = left.shape[0], left.shape[1] // 2 * 2
     for low in range(start, stop, _BLOCK):
@@ -113,9 +113,9 @@ def _add_outer(left: Any, right: Any, weights: FloatArray, start: int, stop: int
                     sums[column] += p * row[column]
 
 
-def _add_moments(entered: Any, gradient: Any, out: FloatArray) -> None:
+def _add_moments(entered: Any, gradient: Any, out: FloatArray, low: int, high: int) -> None:
     """Fill, for each row, the sums of x, of x^2, of g and of g x."""
-    for place in range(entered.shape[0]):
+    for place in range(low, high):
         row, other = entered[place], gradient[place]
         plain, square, sloped, product = 0.0, 0.0, 0.0, 0.0
         for column in range(row.size):
@@ -127,10 +127,10 @@ def _add_moments(entered: Any, gradient: Any, out: FloatArray) -> None:
         out[place, 0], out[place, 1], out[place, 2], out[place, 3] = plain, square, sloped, product
 
 
-def _add_normalised(entered: Any, gradient: Any, eps: float, out: FloatArray) -> None:
+def _add_normalised(entered: Any, gradient: Any, eps: float, out: FloatArray, low: int, high: int) -> None:
     """Add, for each example, g z and g over its positions, with z what normalising makes of a position."""
     count, size = entered.shape[1], entered.shape[2]
-    for place in range(entered.shape[0]):
+    for place in range(low, high):
         scale, shift = out[place, 0], out[place, 1]
         for position in range(count):
             row, slope = entered[place, position], gradient[place, position]
@@ -153,6 +153,12 @@ _squared = compiled(_add_squares, fastmath={"reassoc", "contract"})
 _weighted = compiled(_add_weighted, fastmath={"contract"})
 _clamped = compiled(_add_clamped)
 _outer = compiled(_add_outer, fastmath={"reassoc", "contract"})
+_normalising = Loop(_normalised, compiled(lambda given, team: in_parts(_normalised, given, team)))
+_summing = Loop(_moments, compiled(lambda given, team: in_parts(_moments, given, team)))
+_squaring = Loop(_squared, compiled(lambda given, team: in_parts(_squared, given, team)))
+_weighing = Loop(_weighted, compiled(lambda given, team: in_parts(_weighted, given, team)))
+_clamping = Loop(_clamped, compiled(lambda given, team: in_parts(_clamped, given, team)))
+_multiplying = Loop(_outer, compiled(lambda given, team: in_parts(_outer, given, team)))
 
 
 def flat(tensor: Tensor) -> Tensor:
@@ -188,7 +194,7 @@ def outer_squares(left: Tensor, right: Tensor, *, own: bool) -> Tensor:
 
 def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
     """Add the squares of each row, on several cores where there are many."""
-    shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size // 2)
+    shared(_squaring, rows, above, beside, out, places=len(rows), size=rows.size // 2)
 
 
 def _squares_elsewhere(rows: Tensor) -> Tensor:
@@ -215,7 +221,7 @@ def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tens
     made = _zeros(rows) if total is None else total
     if compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()
-        shared(lambda low, high: _weighted(array, factors, low, high, out), rows.shape[1], rows.numel())
+        shared(_weighing, array, factors, out, places=rows.shape[1], size=rows.numel(), least=_PANEL)
         return made
     for piece, factors in _pieces(rows, weights):
         made += factors @ piece
@@ -249,7 +255,7 @@ def outer(left: Tensor, right: Tensor, weights: Tensor, *, quick: bool = False) 
         return outer(right, left, weights).T
     made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)  # torch aligns it, which is quicker
     one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
-    shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one) // 8)
+    shared(_multiplying, one, other, factors, out, places=other.shape[1], size=out.size * len(one) // 8, least=_PANEL)
     return made
 
 
@@ -276,7 +282,7 @@ def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
     if compilable(x) and compilable(g):
         made = torch.empty(len(x), 4, dtype=torch.float64)
         one, other, out = x.numpy(), g.numpy(), made.numpy()
-        shared(lambda low, high: _moments(one[low:high], other[low:high], out[low:high]), len(one), one.size)
+        shared(_summing, one, other, out, places=len(one), size=one.size)
     else:
         x, g = x.double(), g.double()
         made = torch.stack([x.sum(1), x.square().sum(1), g.sum(1), (g * x).sum(1)], 1)
@@ -290,7 +296,7 @@ def normalised(entered: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, T
     """
     made = torch.zeros(len(entered), 2, entered.shape[2], dtype=torch.float64)
     one, other, out = entered.contiguous().numpy(), gradient.contiguous().numpy(), made.numpy()
-    shared(lambda low, high: _normalised(one[low:high], other[low:high], eps, out[low:high]), len(one), one.size)
+    shared(_normalising, one, other, eps, out, places=len(one), size=one.size)
     scale, shift = made.to(gradient.dtype).unbind(1)
     return scale, shift
 
@@ -301,7 +307,7 @@ def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:
     made = _zeros(rows)
     if compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()
-        shared(lambda low, high: _clamped(array, factors, limit, low, high, out), rows.shape[1], rows.numel())
+        shared(_clamping, array, factors, limit, out, places=rows.shape[1], size=rows.numel(), least=_PANEL)
         return made
     for piece, factors in _pieces(rows, weights):
         made += (piece * factors[:, None]).clamp(-limit, limit).sum(0)
@@ -339,14 +345,9 @@ def compilable(rows: Tensor) -> bool:
     return rows.is_cpu and (rows.dtype == torch.float32 or rows.dtype == torch.float64)
 
 
-def shared(work: Callable[[int, int], None], length: int, size: int) -> None:
-    """Do the work from 0 to ``length``, in parts where there is much of it, on as many cores as torch uses.
+def shared(loop: Loop, *given: Any, places: int, size: int, least: int = 1) -> None:
+    """Do the work of all places, on as many cores as torch uses where there is much of it.
 
     ``size`` is how many numbers a loop would read in the time that the work takes.
     """
-    threads = 1 if size < _SHARED else torch.get_num_threads()
-    if threads == 1:
-        work(0, length)
-        return
-    some = -(-length // (2 * threads))
-    share(lambda place: work(place * some, min((place + 1) * some, length)), -(-length // some), size)
+    loop(*given, places=places, threads=1 if size < _SHARED else torch.get_num_threads(), least=least)

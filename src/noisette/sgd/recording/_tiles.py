@@ -24,6 +24,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from noisette.mechanisms._compiled import compiled
+from noisette.mechanisms._team import Loop, in_parts
 from noisette.sgd.recording import _room
 
 _WIDE = bool(get_host_cpu_features().get("avx512f", False))
@@ -199,17 +200,18 @@ def vectors_of(height: int, width: int, size: int) -> int:
     return min(fitting, key=lambda vectors: -(-width // (vectors * lanes)) * vectors, default=0)
 
 
-def _fill_each(vectors: int, left: Any, right: Any, out: Any) -> None:
+def _fill_each(vectors: int, left: Any, right: Any, out: Any, low: int, high: int) -> None:
     """Fill every example's product; factors are (examples, rows, columns)."""
     size, count = left.itemsize, left.shape[1]
     height, width = left.shape[2], right.shape[2]
     steps = (height * size, size, 0, width * size, 0, width * size)
-    for example in range(left.shape[0]):
+    for example in range(low, high):
         one, other, to = left[example].ctypes.data, right[example].ctypes.data, out[example].ctypes.data
         tiles(size, vectors, one, other, to, 1, count, steps, height, width)
 
 
 _each = compiled(_fill_each)
+_filling = Loop(_each, compiled(lambda given, team: in_parts(_each, given, team)))
 
 
 def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
@@ -222,11 +224,11 @@ def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
     made = _room.empty((len(left), height, width), left)
     one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
     size = one.size * width // PER_NUMBER
-    share(lambda low, high: _each(vectors, one[low:high], other[low:high], out[low:high]), len(one), size)
+    share(_filling, vectors, one, other, out, places=len(one), size=size)
     return made
 
 
-def _fill_products(left: Any, right: Any, low: int, high: int, out: Any) -> None:
+def _fill_products(left: Any, right: Any, out: Any, low: int, high: int) -> None:
     """Fill the columns of some panels of the right: panels are (panel, example, entry of a tile)."""
     tile = np.empty((ROWS, COLUMNS))
     count, apart = left.shape[1], out.shape[1] * 8
@@ -250,11 +252,11 @@ def _fill_products(left: Any, right: Any, low: int, high: int, out: Any) -> None
                     out[panel * ROWS + row, first + place] = tile[row, place]
 
 
-def _fill_panels(matrix: Any, weights: Any, out: Any) -> None:
+def _fill_panels(matrix: Any, weights: Any, out: Any, low: int, high: int) -> None:
     """Fill panels (panel, row, column) with a matrix whose rows have a weight each, and zeros behind its columns."""
     rows, columns = matrix.shape
     width = out.shape[2]
-    for panel in range(out.shape[0]):
+    for panel in range(low, high):
         first = panel * width
         some = min(width, columns - first)
         for row in range(rows):
@@ -265,24 +267,27 @@ def _fill_panels(matrix: Any, weights: Any, out: Any) -> None:
 
 
 _products, _panels = compiled(_fill_products), compiled(_fill_panels)
+_multiplying = Loop(_products, compiled(lambda given, team: in_parts(_products, given, team)))
+_panelling = Loop(_panels, compiled(lambda given, team: in_parts(_panels, given, team)))
 
 
 def product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> Tensor:
     """Return left^T right in double precision, with a weight for each row; ``share`` divides columns among cores."""
     made = torch.empty(left.shape[1], right.shape[1], dtype=torch.float64)
-    one, other, out = _packed(left, weights, ROWS), _packed(right, torch.ones_like(weights), COLUMNS), made.numpy()
-    share(lambda low, high: _products(one, other, low, high, out), len(other), out.size * len(left) // PER_NUMBER)
+    one, other = _packed(left, weights, ROWS, share), _packed(right, torch.ones_like(weights), COLUMNS, share)
+    out = made.numpy()
+    share(_multiplying, one, other, out, places=len(other), size=out.size * len(left) // PER_NUMBER)
     return made
 
 
-def _packed(matrix: Tensor, weights: Tensor, width: int) -> Any:
+def _packed(matrix: Tensor, weights: Tensor, width: int, share: Any) -> Any:
     """Return a matrix in double precision, cut into panels of columns."""
     made = torch.empty(-(-matrix.shape[1] // width), len(matrix), width, dtype=torch.float64).numpy()
-    _panels(matrix.contiguous().numpy(), weights.numpy(), made)
+    share(_panelling, matrix.contiguous().numpy(), weights.numpy(), made, places=len(made), size=made.size)
     return made
 
 
-def _fill_quick_products(left: Any, right: Any, lines: int, low: int, high: int, out: Any) -> None:
+def _fill_quick_products(left: Any, right: Any, lines: int, out: Any, low: int, high: int) -> None:
     """Fill the columns of some panels of the right, in single precision, with ``lines`` chains for each entry."""
     count = left.shape[1] // lines
     height, width = out.shape
@@ -295,30 +300,33 @@ def _fill_quick_products(left: Any, right: Any, lines: int, low: int, high: int,
             _single_apart(one, other, to, lines, count, ROWS * 4, 4, 0, _QUICK_COLUMNS * 4, 0, width * 4)
 
 
-def _fill_weighted_panels(matrix: Any, weights: Any, out: Any) -> None:
+def _fill_weighted_panels(matrix: Any, weights: Any, out: Any, low: int, high: int) -> None:
     """Fill panels of `ROWS` columns with a matrix whose rows have a weight each, rounded once, and rows of zeros."""
     rows, columns = matrix.shape
     for row in range(rows):
         line, weight = matrix[row], weights[row]
-        for panel in range(out.shape[0]):
+        for panel in range(low, high):
             first = min(panel * ROWS, columns - ROWS)
             for column in range(ROWS):
                 out[panel, row, column] = np.float64(line[first + column]) * weight
-    out[:, rows:] = 0.0
+    out[low:high, rows:] = 0.0
 
 
-def _fill_plain_panels(matrix: Any, out: Any) -> None:
+def _fill_plain_panels(matrix: Any, out: Any, low: int, high: int) -> None:
     """Fill panels of `_QUICK_COLUMNS` columns with a matrix, and rows of zeros behind it."""
     rows, columns = matrix.shape
-    for panel in range(out.shape[0]):
+    for panel in range(low, high):
         first = min(panel * _QUICK_COLUMNS, columns - _QUICK_COLUMNS)
         for row in range(rows):
             out[panel, row, :] = matrix[row, first : first + _QUICK_COLUMNS]
-    out[:, rows:] = 0.0
+    out[low:high, rows:] = 0.0
 
 
 _quick_products = compiled(_fill_quick_products)
 _weighted_panels, _plain_panels = compiled(_fill_weighted_panels), compiled(_fill_plain_panels)
+_multiplying_quickly = Loop(_quick_products, compiled(lambda given, team: in_parts(_quick_products, given, team)))
+_weighing = Loop(_weighted_panels, compiled(lambda given, team: in_parts(_weighted_panels, given, team)))
+_laying = Loop(_plain_panels, compiled(lambda given, team: in_parts(_plain_panels, given, team)))
 
 
 def quick_product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> Tensor:
@@ -334,9 +342,9 @@ def quick_product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> T
         left.new_empty(-(-matrix.shape[1] // columns), padded, columns).numpy()
         for matrix, columns in ((left, ROWS), (right, _QUICK_COLUMNS))
     )
-    _weighted_panels(left.contiguous().numpy(), weights.numpy(), one)
-    _plain_panels(right.contiguous().numpy(), other)
+    share(_weighing, left.contiguous().numpy(), weights.numpy(), one, places=len(one), size=one.size)
+    share(_laying, right.contiguous().numpy(), other, places=len(other), size=other.size)
     out = made.numpy()
     size = out.size * rows // PER_NUMBER
-    share(lambda low, high: _quick_products(one, other, lines, low, high, out), len(other), size)
+    share(_multiplying_quickly, one, other, lines, out, places=len(other), size=size)
     return made

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.mechanisms._compiled import compiled
-from noisette.mechanisms.tensor.gaussian._normal import FARTHEST, build_table
+from noisette.mechanisms._team import Loop, in_parts
+from noisette.mechanisms.tensor.gaussian._normal import BLOCK, FARTHEST, build_table, words_of
 
 _UNSURE = 2.0**-40  # float64 errs by less than 2^-44 in the comparison of a wedge
 _SPANS = np.array([(2 * strip + 1) / 512 for strip in range(128)])  # half of what z^2 gains in a strip
@@ -106,3 +107,30 @@ def _add(
 
 
 add = compiled(_add)
+_words_of = compiled(words_of)
+
+
+def _add_blocks(
+    values: npt.NDArray[Any],
+    scale: float,
+    unit: float,
+    step: float,
+    words: npt.NDArray[np.uint64],
+    pending: npt.NDArray[np.uint64],
+    open_draws: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    low: int,
+    high: int,
+) -> None:
+    """Do as `_add` to some blocks of values, each with words and room of its own; fill how many draws are open."""
+    whole = _words_of(BLOCK)
+    for block in range(low, high):
+        first = block * BLOCK
+        size = min(BLOCK, values.size - first)
+        own = words[block * whole : block * whole + _words_of(size)]
+        piece = values[first : first + size]
+        counts[block] = add(piece, scale, unit, step, own[:size], own[size:], pending[block], open_draws[block])
+
+
+_blocks = compiled(_add_blocks)
+add_blocks = Loop(_blocks, compiled(lambda given, team: in_parts(_blocks, given, team)))

@@ -29,7 +29,8 @@ _EDGE = 8  # where the tail begins
 _COLUMNS = 512
 _BITS = 256
 _SHOWN = 22  # bits of a threshold that a word is compared with first
-_BLOCK = 1 << 14
+BLOCK = 1 << 14  # entries that are given noise by one thread, with words that a core's cache holds
+_AT_A_TIME = 4  # blocks whose words are drawn in one go, and that threads share
 FARTHEST = 2.0**62  # steps: what is farther from zero is moved there, so that integers of 64 bits hold all
 
 Words = npt.NDArray[np.uint64]
@@ -53,44 +54,74 @@ def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.
 
 
 def add_noise_to_all(
-    rows: Sequence[npt.NDArray[Any]], rng: np.random.Generator, *, sigma: float, unit: float, step: float = 0.0
+    rows: Sequence[npt.NDArray[Any]],
+    rng: np.random.Generator,
+    *,
+    sigma: float,
+    unit: float,
+    step: float = 0.0,
+    threads: int = 1,
 ) -> None:
     """Do as `add_noise` to some rows; where ``step`` is given, each result is rounded to a multiple of it.
 
-    A row in single precision gets what it would get in double precision, rounded at the end.
+    A row in single precision gets what it would get in double precision, rounded at the end. Several threads share the
+    blocks of long rows: the words of each block are drawn before, by this thread and in the order of the entries, so
+    that no two blocks share one, and what an entry gets does not depend on how many threads there are.
     """
-    from noisette.mechanisms.tensor.gaussian._loops import add
+    from noisette.mechanisms.tensor.gaussian._loops import add_blocks
 
     table, scale, multiple = build_table(), STEPS / sigma, sigma / STEPS / unit
-    pending, open_draws = _room()
+    pending, open_draws, counts, kept = _room()
     for pieces in _packed(rows):
-        sizes = [piece.size + piece.size // 4 + 64 for piece in pieces]
-        drawn, start = bits64(rng, sum(sizes)), 0
+        sizes = [sum(words_of(size) for size in _blocks(piece)) for piece in pieces]
+        drawn, start = bits64(rng, sum(sizes), kept), 0
         for piece, size in zip(pieces, sizes, strict=True):
-            words, spare = drawn[start : start + piece.size], drawn[start + piece.size : start + size]
+            words = drawn[start : start + size]
             start += size
-            count = add(piece, scale, multiple, step, words, spare, pending, open_draws)
-            for place, part, first, second in pending[:count].tolist():
-                word = int(words[place])
-                cell = _settle(rng, table, word, part, first, second)
-                noise = -cell - 1 if word >> 41 & 1 else cell
-                whole = round(min(max(float(piece[place]) * scale, -FARTHEST), FARTHEST))
-                made = (whole + (noise + 0.5)) * multiple  # rounded as in the loop: else it shows who came here
-                piece[place] = round(made) * step if step > 0 else made
+            blocks = len(_blocks(piece))
+            given = piece, scale, multiple, step, words, pending, open_draws, counts
+            add_blocks(*given, places=blocks, threads=threads)
+            for block in range(blocks):
+                first_word, place_of = block * words_of(BLOCK), block * BLOCK
+                for at, part, first, second in pending[block, : counts[block]].tolist():
+                    word, place = int(words[first_word + at]), place_of + at
+                    cell = _settle(rng, table, word, part, first, second)
+                    noise = -cell - 1 if word >> 41 & 1 else cell
+                    whole = round(min(max(float(piece[place]) * scale, -FARTHEST), FARTHEST))
+                    made = (whole + (noise + 0.5)) * multiple  # rounded as in the loop: else it shows who came here
+                    piece[place] = round(made) * step if step > 0 else made
+
+
+def words_of(size: int) -> int:
+    """Return how many words are drawn for a block of values: one for each, and spare ones for wedges."""
+    return size + size // 4 + 64
+
+
+def _blocks(row: npt.NDArray[Any]) -> list[int]:
+    """Return the sizes of the blocks of a row; one of none where it is empty."""
+    return [min(BLOCK, row.size - start) for start in range(0, row.size, BLOCK)] or [0]
 
 
 def _packed(rows: Sequence[npt.NDArray[Any]]) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the rows, long ones in pieces and short ones together, as many numbers at a time as a cache holds."""
+    """Yield the rows, short ones together, as many as a block has, and some blocks of a long one at a time.
+
+    So many numbers, with their words, stay in a cache.
+    """
     found: list[npt.NDArray[Any]] = []
-    room = _BLOCK
+    room = BLOCK
     for row in rows:
-        for start in range(0, row.size, _BLOCK):
-            piece = row[start : start + _BLOCK] if row.size > _BLOCK else row
-            if piece.size > room:
+        if row.size > BLOCK:
+            if found:
                 yield found
-                found, room = [], _BLOCK
-            found.append(piece)
-            room -= piece.size
+                found, room = [], BLOCK
+            for start in range(0, row.size, _AT_A_TIME * BLOCK):
+                yield [row[start : start + _AT_A_TIME * BLOCK]]
+            continue
+        if row.size > room:
+            yield found
+            found, room = [], BLOCK
+        found.append(row)
+        room -= row.size
     if found:
         yield found
 
@@ -98,11 +129,16 @@ def _packed(rows: Sequence[npt.NDArray[Any]]) -> Iterator[list[npt.NDArray[Any]]
 _own = threading.local()
 
 
-def _room() -> tuple[Words, npt.NDArray[np.uint8]]:
-    """Return this thread's own memory for draws that are left open; allocating it takes as long as using it."""
+def _room() -> tuple[Words, npt.NDArray[np.uint8], npt.NDArray[np.int64], Words]:
+    """Return this thread's own memory, for draws that are left open and for words; to ask for it takes long."""
     if not hasattr(_own, "room"):
-        _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1, dtype=np.uint8)
-    room: tuple[Words, npt.NDArray[np.uint8]] = _own.room
+        _own.room = (
+            np.empty((_AT_A_TIME, BLOCK + 1, 4), dtype=np.uint64),
+            np.empty((_AT_A_TIME, BLOCK + 1), dtype=np.uint8),
+            np.empty(_AT_A_TIME, dtype=np.int64),
+            np.empty(_AT_A_TIME * words_of(BLOCK) + 2, dtype=np.uint64),
+        )
+    room: tuple[Words, npt.NDArray[np.uint8], npt.NDArray[np.int64], Words] = _own.room
     return room
 
 
