@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -104,6 +105,45 @@ def test_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         status = int("--as-published" in command)  # the audit of a claim that is false says so by its status, too
         assert done.exit_code == status, f"noisette {command}: {done.output}"
         assert done.stdout
+
+
+def _commands() -> dict[tuple[str, ...], set[str]]:
+    """Return every command with its options; those of `train` are another's, by the model."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), verbs)]
+    while waiting:
+        path, command = waiting.pop()
+        options = (word for one in command.params for word in [*one.opts, *one.secondary_opts])
+        found[path] = {*options, "--help", "--json"}
+        context = click.Context(command)
+        names = command.list_commands(context) if isinstance(command, click.Group) else []
+        waiting += [((*path, name), command.get_command(context, name)) for name in names]
+    for module in ("train_images", "train_table"):
+        found[("train",)] |= {
+            word for one in import_module(f"noisette.cli.{module}").command.params for word in one.opts
+        }
+    return found
+
+
+def _options(text: str, commands: dict[tuple[str, ...], set[str]]) -> set[tuple[tuple[str, ...], str]]:
+    """Return each option that a text names, with the command that it stands behind."""
+    found = set()
+    for line in re.findall(r"noisette ([a-z-]+(?: [^`\n|]*)?)", text.replace("\\\n", " ")):
+        words, name = line.split(" #")[0].split(), ()
+        while words and (*name, words[0]) in commands:
+            name = (*name, words.pop(0))
+        found |= {(name, word) for word in re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", " ".join(words)) if name}
+    return found
+
+
+def test_options_that_pages_name_exist() -> None:
+    """Of every command that a page shows, on a console or within a sentence; an option that is none is seen."""
+    commands = _commands()
+    named = {(path.name, *one) for path in [*PAGES, *AROUND] for one in _options(path.read_text("utf-8"), commands)}
+    assert len(named) > 100
+    assert not [one for one in named if one[2] not in commands[one[1]]]
+    assert _options("write `noisette plan x.yaml --people 3`", commands) == {(("plan",), "--people")}
+    assert "--people" not in commands[("plan",)]
 
 
 @pytest.mark.parametrize("path", [*PAGES, *AROUND], ids=lambda path: path.relative_to(ROOT).as_posix())
