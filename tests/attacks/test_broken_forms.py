@@ -378,7 +378,7 @@ CAUGHT = [
     pytest.param(NowAndThenADirection(4.0, dims=4), "hold the direction", id="the-direction-once-in-5000"),
     pytest.param(DimensionTold("piecewise", 1.0, dims=4, report=1), "depends on the value", id="dimension-told"),
     pytest.param(CornerTold(1.0, dims=4), "disagree", id="one-corner-of-a-box"),
-    pytest.param(EdgeInTheClear((-1, 0, 1), (1.0, 2.0)), "variance|are the same|was sent", id="edge-of-two-levels"),
+    pytest.param(EdgeInTheClear((-1, 0, 1), (1.0, 2.0)), "about 0.0 and -1.0 show a delta", id="edge-of-two-levels"),
     pytest.param(OtherLevel([-1, -0.6, 0, 1], [3.0, 2.0, 1.0]), "level 0 against level 1", id="one-level-understated"),
     pytest.param(
         SaidReplaced(1.0, 1e-6, domain=nz.TensorDomain((4,), 0, 9), workload="prefix"),
