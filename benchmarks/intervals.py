@@ -182,6 +182,45 @@ def _mean_where_chosen() -> Study:
     return Study(nz.Survey(asked, epsilon=2.0, joint=[("x", "b")]), 5000, draw, truth)
 
 
+def _optional_several(most: int, epsilon: float) -> Study:
+    """Up to two of four options, or any of them, that 65 % answer: shares and mean number among these."""
+    chances = np.asarray([0.5, 0.3, 0.15, 0.05])
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        first = rng.choice(4, people, p=chances)
+        second = np.where(rng.random(people) < 0.4, (first + rng.integers(1, 4, people)) % 4, -1)
+        silent = rng.random(people) < 0.35
+        chosen = np.full((people, most or 4), -1)
+        chosen[:, 0], chosen[:, 1] = np.where(silent, 4, first), np.where(silent, -1, second)
+        return {"c": chosen}
+
+    shares = chances + 0.4 * (1 - chances) / 3
+    truth = {f"c={label}": share for label, share in zip("pqrs", shares, strict=True)}
+    survey = nz.Survey([nz.Choices("c", list("pqrs"), most=most, optional=True)], epsilon=epsilon)
+    return Study(survey, 5000, draw, truth | {"c chosen": 1.4, "c answered": 0.65})
+
+
+def _optional_texts(alphabet: str | None) -> Looked:
+    """The two most frequent texts among the 70 % who answer, where they are found, and the response rate."""
+    words = ["ab", "ba"] + [a + b for a in "abcd" for b in "cdef"]
+    shares, people = np.asarray([0.3, 0.2] + [0.5 / 16] * 16), 15_000
+    survey = nz.Survey([nz.Text("t", longest=2, alphabet=alphabet, optional=True)], epsilon=2.0)
+
+    def look(rng: np.random.Generator) -> list[Row]:
+        told = np.asarray(words)[rng.choice(18, people, p=shares)]
+        answers = np.where(rng.random(people) < 0.3, None, told)
+        results = survey.estimate(survey.privatize({"t": answers}, rng=rng))
+        table, rate = results["t"].top(5).set_index("text"), results["t answered"]
+        found = [
+            _seen(table.loc[word, ["share", "std_error", "low", "high"]]) if word in table.index else _UNKNOWN
+            for word in words[:2]
+        ]
+        return [*found, _seen((rate.mean, rate.std_error, *rate.interval()))]
+
+    truth = {"share of ab where found": 0.3, "share of ba where found": 0.2, "t answered": 0.7}
+    return Looked(survey, people, look, truth)
+
+
 def _listed() -> Study:
     """A choice of a long list, by the projective geometry response."""
     shares = np.asarray([0.2, 0.1, 0.05] + [0.65 / 1997] * 1997)
@@ -510,6 +549,10 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "ranges": _ranges,
     "variance": _variance,
     "several choices": _several,
+    "optional several choices": lambda: _optional_several(2, 1.0),
+    "optional several choices, any number": lambda: _optional_several(0, 0.5),
+    "optional texts": lambda: _optional_texts(None),
+    "optional texts, looked at all at once": lambda: _optional_texts("abcdef"),
     "a choice with several": _several_within,
     "mean where chosen": _mean_where_chosen,
     "choice of 2,000": _listed,

@@ -120,7 +120,7 @@ SERVICES: dict[str, dict[str, Any]] = {
     "survey/coding/axes.py": {"_EPOCH": date(1970, 1, 1), "DAY": 24 * 60 * 60},
     "survey/coding/chosen_pairs.py": {"MOST_PAIRS": 16 * KIB},
     "survey/coding/columns.py": {"_NAMED_LABELS": 8},
-    "survey/coding/joints.py": {"MOST_CELLS": 64 * 64, "_ANSWER": 0.8, "_CLEAR": 3.0},
+    "survey/coding/joints.py": {"MOST_CELLS": 64 * 64, "ANSWER": 0.8, "_CLEAR": 3.0},
     "survey/estimation/comparing.py": {"_MOST_COMPARED": 2_000_000, "_MOST_LOOKS": 1000},
     "survey/estimation/distributions.py": {"_BARS": 16, "_KEPT": 256},
     "survey/estimation/hierarchy.py": {
@@ -226,6 +226,9 @@ MARGINS: dict[str, dict[Any, Any]] = {
     },
     "survey/batches.py": {
         "_MIXER": np.uint64(11400714819323198485),
+    },
+    "survey/coding/choices.py": {
+        "_PLANNED": 10000000,
     },
     "survey/coding/chosen_pairs.py": {
         "_PLANNED": 10000000,

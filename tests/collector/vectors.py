@@ -235,6 +235,11 @@ SURVEYS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         {"attributes": [{"name": "born", "range": [1900, 2010], "want": "quantiles", "cells": 16, "whole": True}]},
         {"born": 1987},
     ),
+    ({"attributes": [{"name": "has", "options": ["tv", "car"], "most": 2, "optional": True}]}, {"has": None}),
+    ({"attributes": [{"name": "has", "options": ["tv", "car", "cat"], "most": 1, "optional": True}]}, {"has": ["cat"]}),
+    ({"attributes": [{"name": "site", "text": 8, "optional": True}]}, {"site": None}),
+    ({"attributes": [{"name": "word", "text": 3, "alphabet": "abc", "optional": True}]}, {"word": None}),
+    ({"attributes": [{"name": "word", "text": 3, "alphabet": "a c", "optional": True}]}, {"word": "a c"}),
 )
 
 

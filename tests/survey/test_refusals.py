@@ -283,11 +283,18 @@ def test_all_people_answer_a_question_that_is_not_optional() -> None:
 @pytest.mark.parametrize(
     ("make", "remedy"),
     [
-        (lambda: nz.Choices("c", ["a", "b"], optional=True), "List an option such as 'no answer'"),
-        (lambda: nz.Text("t", optional=True), "a text such as 'none'"),
+        (lambda: nz.Choices("c", ["a", "b"], optional="yes"), "to be true or false"),
+        (lambda: nz.Text("t", optional=1), "optional=1 of .t. to be true"),
         (lambda: nz.Number("x", 0, 1, want="quantiles", optional=True), "a choice of ranges that is optional"),
-        (lambda: read_question({"name": "c", "options": ["a", "b"], "optional": True}), "such as 'no answer'"),
-        (lambda: read_question({"name": "t", "text": 8, "optional": True}), "such as 'none'"),
+        (lambda: read_question({"name": "v", "vector": 3, "range": [0, 1], "optional": True}), "each number as one"),
+        (
+            lambda: nz.Survey(
+                [nz.Choice("a", ["x", "y"]), nz.Choices("b", ["x", "y"], optional=True)],
+                epsilon=1.0,
+                joint=[("a", "b")],
+            ),
+            "not optional: 'b' is not",
+        ),
         (
             lambda: nz.Survey(
                 [nz.Choice("a", ["x", "y"], optional=True), nz.Choice("b", ["x", "y"])], epsilon=1.0, joint=[("a", "b")]

@@ -112,7 +112,7 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
       const members = hyperplane(order, whole(prime, "prime", 2, MOST), power, list(taps, "taps"));
       const more = whole(own, "own", 2, UNIT - 1) - whole(other, "other", 1, own - 1);
       const sum = BigInt(more) * BigInt(members.length) + BigInt(other) * BigInt(order), total = Number(sum);
-      if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
+      if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected weights of 2^53, or nearly.");
       const first = more * members.length;
       return {
         law: written("cyclic", { order, block: members.length, own, other }),

@@ -62,7 +62,7 @@ function positive(value, name) {
 /** Return a chance as the weight it has of 2^53. */
 const weight = (chance, name) => whole(real(chance, name) * UNIT, `2^53 ${name}`, 1, UNIT - 1);
 
-const names = (thing, what) => {
+export const distinct = (thing, what) => {
   const labels = list(thing, what);
   if (!labels.every(label => typeof label === "string") || new Set(labels).size !== labels.length) {
     throw new Error(`Expected ${what} to be distinct texts.`);
@@ -75,16 +75,16 @@ const DOMAINS = {
   range: ({ name, range }) => {
     const [low, high, more] = list(range, `range of ${name}`).map(end => real(end, `range of ${name}`));
     if (!(low < high) || more !== undefined || high - low === Infinity) {
-      throw new Error(`Expected the range of ${name} to be two numbers, the lower one first.`);
+      throw new Error(`Expected the range of ${name} to be two numbers, the lower first.`);
     }
     return { name, low, high, spec: written("interval", { low, high }) };
   },
   categories: ({ name, categories }) => {
-    const size = whole(names(categories, `categories of ${name}`).length, "number of categories", 2, MOST);
+    const size = whole(distinct(categories, `categories of ${name}`).length, "number of categories", 2, MOST);
     return { name, size, spec: written("categorical", { size, labels: null }) };
   },
   options: ({ name, options, most }) => {
-    const many = whole(names(options, `options of ${name}`).length, "number of options", 1, MOST_OPTIONS);
+    const many = whole(distinct(options, `options of ${name}`).length, "number of options", 1, MOST_OPTIONS);
     whole(most, `most of ${name}`, 1, many);
     return { name, options: many, most, spec: written("selection", { size: many, most, labels: null }) };
   },
@@ -101,7 +101,7 @@ function readDomain(attribute) {
   const kind = Object.keys(DOMAINS).find(one => Object.hasOwn(Object(attribute), one)) ?? "range";
   const more = { options: ["most"], text: Object.hasOwn(Object(attribute), "alphabet") ? ["alphabet"] : [] }[kind] ?? [];
   const [name] = fields(attribute, "name", kind, ...more);
-  if (typeof name !== "string") throw new Error("Expected the name of an attribute to be a text.");
+  if (typeof name !== "string") throw new Error("Expected names to be texts.");
   return DOMAINS[kind](attribute);
 }
 
@@ -208,7 +208,7 @@ const KINDS = {
     fitting(size, domain);
     for (const one of [keep, other]) whole(one, "weight", 1, UNIT - 1);
     const sum = BigInt(keep) + BigInt(size) * BigInt(other), total = Number(sum);
-    if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
+    if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected weights of 2^53, or nearly.");
     return {
       law: written("keep-or-replace", { size, keep, other }),
       width: 1,
@@ -305,7 +305,7 @@ function readRecord(table, domains) {
   const laws = parts.map(({ table: one, members: [first, ...rest] }) => {
     if (first === undefined) throw new Error("Expected an attribute for every part.");
     if (rest.some(other => ["low", "high", "size"].some(end => other[end] !== first[end]))) {
-      throw new Error(`Expected attributes of one part to have one domain, that of ${first.name}.`);
+      throw new Error(`Expected one domain for a part, that of ${first.name}.`);
     }
     return part(one, first);
   });

@@ -2,7 +2,7 @@
 // noisette/survey has them. Questions are coded into what the laws take; a section is one law, and of several sections
 // a person answers all, or one that is drawn without looking at her answers.
 
-import { readLaw, settled } from "./laws.js";
+import { distinct, readLaw, settled } from "./laws.js";
 import { Words } from "./random.js";
 
 const MOST = 2 ** 31; // of the weights by which a section is drawn
@@ -58,24 +58,21 @@ function spread({ name, range: [low, high] }) {
 
 /** How one question is asked: the values that its law takes, and with which chance an answer becomes which. */
 function alone(question) {
-  const { name, range, categories, options, text, optional, levels, want = "mean" } = question;
-  const asked = [name];
+  const { name, range, categories, options, text, alphabet, optional, levels, most, want = "mean" } = question;
+  const by = (plain, domain, codes) => ({ asked: [name], plain, domains: [domain], codes });
   if (categories) {
-    const size = categories.length, domain = optional ? cells(name, size + 1) : { name, categories };
-    return { asked, plain: true, domains: [domain], codes: ([code]) => only(code ?? size) };
+    const size = categories.length;
+    return by(true, optional ? cells(name, size + 1) : { name, categories }, ([code]) => only(code ?? size));
   }
   if (want === "quantiles") return levelled(question);
   if (want === "variance") return spread(question);
-  if (range && optional) {
-    const codes = ([x]) => (x === null ? only(2) : signs(question, x, end => end));
-    return { asked, plain: true, domains: [cells(name, 3)], codes };
-  }
-  if (range && question.vector === undefined && question.tensor === undefined) {
-    return { asked, plain: true, domains: [{ name, range }], codes: ([x]) => only(x) };
-  }
-  const domain = levels ? { name, range: ends(levels) } : options ? { name, options, most: question.most }
-    : text ? { name, text, ...(question.alphabet !== undefined && { alphabet: question.alphabet }) } : null;
-  if (domain) return { asked, plain: false, domains: [domain], codes: ([x]) => only(x) };
+  if (range && optional) return by(true, cells(name, 3), ([x]) => (x === null ? only(2) : signs(question, x, end => end)));
+  if (range && question.vector === undefined && question.tensor === undefined) return by(true, { name, range }, ([x]) => only(x));
+  // no answer is one more option, which nobody chooses with another one, or a space, which is no text
+  const letters = optional && !alphabet?.includes(" ") ? alphabet + " " : alphabet;
+  const domain = levels ? { name, range: ends(levels) } : options ? { name, options: optional ? [...options, ""] : options, most }
+    : text && { name, text, ...(alphabet && { alphabet: letters }) };
+  if (domain) return by(false, domain, ([x]) => only(x ?? (options ? [options.length] : " ")));
   throw new Error(`A web page cannot ask for '${name}'. Answer from Python.`);
 }
 
@@ -103,11 +100,9 @@ function pair(first, second) {
 /** Refuse a question that is of two kinds, or whose labels are not distinct texts: it could be read in two ways. */
 function checked(question) {
   const kinds = ["range", "categories", "levels", "options", "text"].filter(kind => Object.hasOwn(Object(question), kind));
-  if (kinds.length > 1) throw new Error(`Expected '${question.name}' to be of one kind, got ${kinds.join(" and ")}.`);
+  if (kinds.length > 1) throw new Error(`Expected '${question.name}' of one kind, got ${kinds.join(" and ")}.`);
   const labels = question?.categories ?? question?.options;
-  if (labels && !(new Set(labels).size === labels.length && labels.every(label => typeof label === "string"))) {
-    throw new Error(`Expected the categories of ${question.name} to be distinct texts.`);
-  }
+  if (labels) distinct(labels, `the categories of ${question.name}`);
   return counted(question);
 }
 
@@ -136,7 +131,7 @@ export function readSurvey(campaign) {
   const several = Object(table).kind === "together", tables = several ? table.sections : [table];
   const draw = several ? table.draw : [];
   if (!Array.isArray(tables) || tables.length !== sections.length) {
-    throw new Error(`Expected the tables of ${sections.length} sections.`);
+    throw new Error(`Expected tables of ${sections.length} sections.`);
   }
   if (!Array.isArray(draw) || (draw.length && draw.length !== sections.length) ||
       !draw.every(one => Number.isSafeInteger(one) && one > 0 && one <= MOST)) {

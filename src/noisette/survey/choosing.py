@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -316,14 +316,30 @@ def _fewer(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power < most]
 
 
-def _selecting(domain: Selection, budget: Allowance) -> Any:
-    """Choose for several options: the least variance, but of long lists one whose reports are short if it is near."""
+def of_options(domain: Selection, budget: Allowance, asked: str, suits: Callable[[Any], bool], share: float) -> Any:
+    """Choose for several options, each of which this share of people choose, the least variance of those that suit."""
+    if asked != "auto":
+        return _built(asked, domain, budget)
+    made = _buildable(domain, budget)
+    return min(
+        [one for one in made if suits(one)] or made, key=lambda one: (1 - share) * one.spread[0] + share * one.spread[1]
+    )
+
+
+def _buildable(domain: Selection, budget: Allowance) -> list[Any]:
+    """Return the mechanisms for several options of one list."""
     made = []
     for name in _made_for(domain, budget):
         try:
             made.append(_built(name, domain, budget))
         except ValueError:  # too long a list for it, too many chosen, or too small a budget
             continue
+    return made
+
+
+def _selecting(domain: Selection, budget: Allowance) -> Any:
+    """Choose for several options: the least variance, but of long lists one whose reports are short if it is near."""
+    made = _buildable(domain, budget)
     least = min(one.spread[0] for one in made)
     short = [
         one for one in made if one.spread[0] <= _NEARLY_BEST * least and np.prod(one.report_shape) <= _SHORT_REPORT

@@ -49,15 +49,11 @@ class Question(Topic):
 
     plain: ClassVar[bool] = False
     forms: ClassVar[tuple[frozenset[str], ...]]
-    unanswered: ClassVar[str] = "Ask for each number as one that is optional."  # by people where it is not optional
 
     def __post_init__(self) -> None:
         text(self.name, "name of a question")
         _ = self.domain  # is checked here
-        if _flag(self.optional, self.name, "optional") and self.kind not in ("number", "category"):
-            raise ValueError(
-                f"Expected {self.name!r} not to be optional: numbers and choices of one label may be. {self.unanswered}"
-            )
+        _flag(self.optional, self.name, "optional")
 
     @property
     def optional(self) -> bool:
@@ -369,7 +365,8 @@ class Choice(_OfLabels):
 class Choices(_OfLabels):
     """Up to ``most`` of a list of labels, any number if it is 0; the share of each is wanted, and the mean number.
 
-    An answer is a list of labels, in files also a text in which they are separated by semicolons.
+    An answer is a list of labels, in files also a text in which they are separated by semicolons. Where it is optional,
+    a list without labels is an answer, and None is none; in files an empty field is none.
 
     >>> Choices("devices", ["phone", "tablet", "watch"], most=2).quantities
     ('devices=phone', 'devices=tablet', 'devices=watch')
@@ -378,9 +375,8 @@ class Choices(_OfLabels):
     labels: Sequence[str]
     most: int = 0
     _: KW_ONLY
-    optional: bool = field(default=False, repr=False)  # is refused
+    optional: bool = False
     kind: ClassVar[str] = "choices"
-    unanswered: ClassVar[str] = "List an option such as 'no answer', and divide shares by 1 minus its share."
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "options"}),
         frozenset({"name", "options", "most"}),
@@ -406,18 +402,21 @@ class Choices(_OfLabels):
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Choices:
         """Return the question that these fields describe."""
-        return cls(entry["name"], entry["options"], entry.get("most", 0))
+        return cls(entry["name"], entry["options"], entry.get("most", 0), optional=entry.get("optional", False))
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
-        return {"name": self.name, "options": list(self.labels), "most": self.most}
+        return {"name": self.name, "options": list(self.labels), "most": self.most} | _written_flag(self.optional)
 
     @property
     def item(self) -> Item:
         """How it is asked; the number of options is estimated beside the shares."""
-        from noisette.survey.coding.choices import ChoicesItem
+        from noisette.survey.coding.choices import ChoicesItem, ChosenNumber, OptionalChoices, number_name
 
-        return ChoicesItem(self)
+        if not self.optional:
+            return ChoicesItem(self)
+        number = ChosenNumber(number_name(self.name), self.most)
+        return OptionalChoices((self, ResponseRate(rate_name(self.name)), number), self)
 
     @property
     def signal(self) -> float:
@@ -426,7 +425,9 @@ class Choices(_OfLabels):
         return math.sqrt(share * (1 - share))
 
     def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
-        """Return the codes of one person's labels."""
+        """Return the codes of one person's labels, that of no answer being the one after all of them."""
+        if self.optional and value is None:
+            return np.asarray([len(self.labels)] + [-1] * (self.most - 1))
         chosen = [part.strip() for part in value.split(SEPARATOR) if part.strip()] if isinstance(value, str) else value
         if not isinstance(chosen, list | tuple) or not all(isinstance(label, str) for label in chosen):
             raise ValueError(f"Expected {self.name}={value!r:.80} to be a list of labels, empty for none.")
@@ -439,7 +440,7 @@ class Choices(_OfLabels):
 
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the codes of a column of lists, or of texts with the labels separated by semicolons."""
-        return columns.selections(self.name, self.labels, self.domain.most)
+        return columns.selections(self.name, self.labels, self.domain.most, missing=self.optional)
 
 
 @dataclass(frozen=True)
@@ -594,7 +595,7 @@ class Text(Question):
 
     A text has at most ``longest`` bytes of UTF-8 and no control characters. Spaces at its ends are taken off and it is
     brought to Unicode's normal form C; case is left alone. Where only the characters of an ``alphabet`` occur, rarer
-    texts are found.
+    texts are found. Where it is optional, the device sends a space instead of no answer, which no text is.
 
     >>> Text("site", longest=24).domain
     Texts(longest=24, alphabet=None)
@@ -603,9 +604,8 @@ class Text(Question):
     longest: int = 24
     alphabet: str | None = None
     _: KW_ONLY
-    optional: bool = field(default=False, repr=False)  # is refused
+    optional: bool = False
     kind: ClassVar[str] = "text"
-    unanswered: ClassVar[str] = "Let them send a text such as 'none', whose share is estimated with the others'."
     tells: ClassVar[str] = "texts"
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "text"}),
@@ -620,19 +620,19 @@ class Text(Question):
     @property
     def item(self) -> Item:
         """Its reports are counted and searched."""
-        from noisette.survey.coding.texts import TextItem
+        from noisette.survey.coding.texts import OptionalText, TextItem
 
-        return TextItem(self)
+        return OptionalText(self) if self.optional else TextItem(self)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Text:
         """Return the question that these fields describe."""
-        return cls(entry["name"], entry["text"], entry.get("alphabet"))
+        return cls(entry["name"], entry["text"], entry.get("alphabet"), optional=entry.get("optional", False))
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
         letters = {} if self.alphabet is None else {"alphabet": self.alphabet}
-        return {"name": self.name, "text": self.longest} | letters
+        return {"name": self.name, "text": self.longest} | letters | _written_flag(self.optional)
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -645,7 +645,11 @@ class Text(Question):
         return 0.04
 
     def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
-        """Return one person's text."""
+        """Return one person's text, a space for no answer."""
+        from noisette.survey.coding.texts import NO_TEXT
+
+        if self.optional and value is None:
+            return np.asarray(NO_TEXT)
         value = value.strip() if isinstance(value, str) else value
         fault = self.domain.fault(value)
         if fault is not None:
@@ -653,16 +657,20 @@ class Text(Question):
         return np.asarray(value)
 
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
-        """Return a column of texts."""
-        found = columns.texts(self.name)
+        """Return a column of texts, a space for each that is missing."""
+        from noisette.survey.coding.texts import NO_TEXT
+
+        found = columns.texts(self.name, missing=self.optional)
+        given = [one for one in found if one is not None]
         try:
-            self.domain.symbols(found)
+            if given:
+                self.domain.symbols(given)
         except ValueError:
-            row = next(row for row, one in enumerate(found) if self.domain.fault(one))
+            row = next(row for row, one in enumerate(found) if one is not None and self.domain.fault(one))
             raise ValueError(
                 f"{columns.place(row, self.name)}: {found[row]!r:.80}: {self.domain.fault(found[row])}"
             ) from None
-        return np.asarray(found)
+        return np.asarray([NO_TEXT if one is None else one for one in found])
 
 
 KINDS: tuple[type[Question], ...] = (Number, Choice, Choices, Vector, Tensor, Graded, Text)
@@ -676,9 +684,10 @@ def read_question(entry: Any) -> Question:
     """
     fields = frozenset(entry) if isinstance(entry, Mapping) else frozenset()
     kind = next((kind for kind in KINDS if fields in kind.forms or fields - {"optional"} in kind.forms), None)
-    if kind is not None and "optional" in fields and not kind.plain:
+    if kind is not None and "optional" in fields and "optional" not in kind.__dataclass_fields__:
         raise ValueError(
-            f"Expected no 'optional' in {entry!r}: numbers and choices of one label may be optional. {kind.unanswered}"
+            f"Expected no 'optional' in {entry!r}: numbers, choices and texts may be optional. "
+            "Ask for each number as one that is optional."
         )
     if kind is None:
         raise ValueError(

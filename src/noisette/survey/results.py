@@ -411,12 +411,11 @@ class Answer:
 
     def _found(self, texts: int = 20, apart: bool = False) -> Found:
         """Return the texts that a search for this many finds, ``apart`` from those who measure if so."""
-        from noisette.mechanisms.categorical.texts.search import search
-
         known: dict[Any, Found] = self.results._kept
         if (self.question.name, texts, apart) not in known:
             section, sums = self.results.sums.about(self.question.name)
-            known[self.question.name, texts, apart] = search(section.mechanism, sums, texts, apart=apart)
+            found = section.items[0].found(section.mechanism, sums, texts, apart=apart)
+            known[self.question.name, texts, apart] = found
         return known[self.question.name, texts, apart]
 
     def chosen(self) -> list[str]:
@@ -426,10 +425,9 @@ class Answer:
 
     def measured(self, texts: Sequence[str]) -> Estimate:
         """Return the shares of texts, by the people who had no part in choosing what is shown."""
-        from noisette.mechanisms.categorical.texts.search import measured
-
         section, sums = self.results.sums.about(self.question.name)
-        return measured(section.mechanism, sums, texts)
+        made: Estimate = section.items[0].measured(section.mechanism, sums, texts)
+        return made
 
     @property
     def _several(self) -> bool:

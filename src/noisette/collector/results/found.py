@@ -14,11 +14,10 @@ _GROWTH = 1.05  # times as many users make a new search worth its while
 
 def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
     """Return the most frequent texts of a question, the users whose reports they are from, and a note."""
-    from noisette.mechanisms.categorical.texts.search import search
     from noisette.survey.coding.texts import top_texts
 
     section, own = sums.about(name)
-    table = top_texts(search(section.mechanism, own, _SHOWN_TEXTS), level)
+    table = top_texts(section.items[0].found(section.mechanism, own, _SHOWN_TEXTS), level)
     return {"users": sums.users, "rows": table.to_dict("records"), "note": table.attrs["note"]}
 
 

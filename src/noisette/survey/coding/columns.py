@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray, IntArray
@@ -120,10 +121,11 @@ class Columns:
             )
         return found
 
-    def selections(self, name: str, labels: Sequence[str], most: int) -> IntArray:
+    def selections(self, name: str, labels: Sequence[str], most: int, *, missing: bool = False) -> IntArray:
         """Return a column of lists of labels, or of texts that name them with semicolons between, as rows of codes.
 
-        A row has ``most`` codes in increasing order, filled up with -1; an empty text is a choice of nothing.
+        A row has ``most`` codes in increasing order, filled up with -1; an empty text is a choice of nothing. Where the
+        list or the text may be ``missing``, which then also an empty text is, its code is the one after all labels.
         """
         import pyarrow as pa
         import pyarrow.compute as compute
@@ -131,6 +133,14 @@ class Columns:
         from noisette.survey.questions import SEPARATOR
 
         column = self._lists_of_labels(name)
+        if missing and (blank := self._missing(column)).any():
+            codes = np.full((self.rows, most), -1, dtype=np.int64)
+            codes[blank, 0] = len(labels)
+            known = np.flatnonzero(~blank)
+            if known.size:
+                own = Columns({name: column.take(known)}, known.size, self.source, self.before, kept=known)
+                codes[known] = own.selections(name, labels, most)
+            return codes
         if pa.types.is_nested(column.type):
             if column.null_count:
                 raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the list is missing. {IMPUTE}")
@@ -187,8 +197,8 @@ class Columns:
             rows.append([str(label) for label in one] if isinstance(one, several) else None)
         return pa.array(rows, pa.list_(pa.string()))
 
-    def texts(self, name: str) -> list[str]:
-        """Return a column of texts, refusing what is missing and what is not UTF-8."""
+    def texts(self, name: str, *, missing: bool = False) -> list[Any]:
+        """Return a column of texts, refusing what is not UTF-8 and what is missing, which is None where it may be."""
         held = self.held[name]
         for row, value in enumerate(held if isinstance(held, list) else ()):
             if isinstance(value, bytes) or (isinstance(value, str) and not _in_utf8(value)):
@@ -197,6 +207,14 @@ class Columns:
         import pyarrow as pa
 
         column = self._arrow(name)
+        if missing and (blank := self._missing(column)).any():
+            texts: npt.NDArray[Any] = np.full(self.rows, None, dtype=object)
+            known = np.flatnonzero(~blank)
+            if known.size:
+                own = Columns({name: column.take(known)}, known.size, self.source, self.before, kept=known)
+                texts[known] = own.texts(name)
+            kept: list[Any] = texts.tolist()
+            return kept
         try:
             found: list[str] = as_text(column, partial(self.place, name=name)).to_pylist()
         except pa.ArrowNotImplementedError as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noisette.survey.questions import Choice, Number, Question
 
 MOST_CELLS = 4096  # of two choices together
-_ANSWER = 0.8  # the share of people who answer an optional question, where its error is predicted
+ANSWER = 0.8  # the share of people who answer an optional question, where its error is predicted
 _PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 _CLEAR = 3.0  # standard errors, below which a variance is taken for zero
 
@@ -266,7 +266,7 @@ class OptionalNumber(Coded):
     @cached_property
     def shares(self) -> FloatArray:
         """Most people answer, and the mean is in the middle of the range."""
-        return np.asarray([_ANSWER / 2, _ANSWER / 2, 1 - _ANSWER])
+        return np.asarray([ANSWER / 2, ANSWER / 2, 1 - ANSWER])
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the end, 2 where there is no answer."""
@@ -297,7 +297,7 @@ class OptionalChoice(Coded):
     def shares(self) -> FloatArray:
         """Most people answer, and all labels are as frequent."""
         size = len(self.choice.labels)
-        return np.asarray([_ANSWER / size] * size + [1 - _ANSWER])
+        return np.asarray([ANSWER / size] * size + [1 - ANSWER])
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the code of the label, or the one after all labels."""

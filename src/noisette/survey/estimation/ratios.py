@@ -54,6 +54,16 @@ class Supports:
         return np.asarray(np.sum(falling * taken, axis=-1))
 
 
+@dataclass(frozen=True)
+class DrawnSupports(Supports):
+    """The same of a report about one cell that was drawn, of ``most``: it says nothing of the others."""
+
+    def ends(self, weights: FloatArray, many: Any = 1) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest that a report says of weighted sums of the cells."""
+        said = self.most * np.stack([weights * self.offset, weights * (self.offset + self.scale)])
+        return np.asarray(np.minimum(said, 0.0).min(axis=(0, -1))), np.asarray(np.maximum(said, 0.0).max(axis=(0, -1)))
+
+
 @dataclass(frozen=True, eq=False)
 class CellShares:
     """The estimated shares of cells, and how the estimates vary together.
@@ -138,22 +148,56 @@ class CellShares:
         said = Contrast(self.supports, np.asarray([1.0, 0, 0]), np.asarray([1.0, 1, 0]), many)
         return RatioEstimate.of(share, np.full(size, under), spread, self._counts(size), names, 0.0, 1.0, said)
 
+    def outside(self, number: tuple[float, float], most: float) -> tuple[RatioEstimate, RatioEstimate]:
+        """Return the shares of all cells but the last, and how many of them a person is in, outside of the last cell.
+
+        A person who is in the last cell is in no other one; else she may be in several. ``number`` is the estimated
+        mean number of cells that a person is in, the last one too, and its variance.
+
+        Formula: the shares are f_i / (1 - f), f that of the last cell. The number is (N - f) / (1 - f). As a sum over
+        all cells N has the covariance var(f) + C with f, C the sum of the covariances of f and each f_i.
+        """
+        share, own, last, square = self.value[:-1], self.variance[:-1], self.value[-1], self.variance[-1]
+        size = share.size
+        if isinstance(self.supports, DrawnSupports):  # others report about the last cell
+            mixed = np.zeros(size)
+        else:
+            mixed = self._spread(0.0, 1, share + last, share * last)
+        mean, variance = number
+        over, under = np.append(share, mean - last), np.full(size + 1, 1 - last)
+        spread = np.full((3, size + 1), np.inf)
+        if self.users > 1:
+            spread[0] = np.append(own, max(variance - square - 2 * float(mixed.sum()), 0.0))
+            spread[1], spread[2] = -np.append(mixed, mixed.sum()), square
+        found = []
+        for part, many, high in ((slice(size), 1, 1.0), (slice(size, None), size, most)):
+            said = Contrast(self.supports, np.asarray([1.0, 0]), np.asarray([0.0, -1]), np.asarray([many, 1]), 1.0)
+            counts = self._counts(over[part].size)
+            given = (over[part], under[part], spread[:, part], counts, ())
+            found.append(RatioEstimate.of(*given, 0.0, high, said))
+        return found[0], found[1]
+
     def _counts(self, rows: int) -> IntArray:
         return np.full(rows, self.users, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """What one report says of numerator - m denominator: the weights of each kind of cell in both, and their number."""
+    """What one report says of numerator - m denominator: the weights of each kind of cell in both, and their number.
+
+    ``known`` is a part of the denominator that no report changes.
+    """
 
     supports: Supports
     top: FloatArray
     bottom: FloatArray
     many: IntArray
+    known: float = 0.0
 
     def ends(self, ratio: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest, for each ratio m."""
-        return self.supports.ends(self.top - ratio[..., None] * self.bottom, self.many)
+        low, high = self.supports.ends(self.top - ratio[..., None] * self.bottom, self.many)
+        return low - ratio * self.known, high - ratio * self.known
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ const KINDS = { choice: "One answer of a list", choices: "Several answers of a l
   text: "A short text in people's own words", graded: "A number, some ranges protected more" };
 const WANTS = { mean: "its mean", distribution: "its mean and a picture", quantiles: "median, quartiles and tails", variance: "mean and variance" };
 const PARTS = { labels: ["choice", "choices"], most: ["choices"], range: ["number", "date", "time"], want: ["number", "date", "time"], unit: ["number", "graded"],
-  longest: ["text"], levels: ["graded"], optional: ["choice", "number", "date", "time"] };
+  longest: ["text"], levels: ["graded"], optional: ["choice", "choices", "number", "date", "time", "text"] };
 const DRAFT = "noisette:draft"; // a survey that is being written stays through a reload of this tab
 
 const select = (name, entries) => html("select", { class: "text", name }, ...Object.entries(entries).map(([value, text]) => html("option", { value }, text)));
@@ -256,8 +256,8 @@ function written() {
     const mayNot = box.querySelector('[name="optional"]'), optional = mayNot.checked && !mayNot.parentElement.hidden ? { optional: true } : {};
     const end = place => (kind === "number" ? Number(value(box, place)) : value(box, place)), want = value(box, "want");
     if (kind === "choice") return { name, categories: lines, ...optional };
-    if (kind === "choices") return { name, options: lines, ...(value(box, "most") && { most: Number(value(box, "most")) }) };
-    if (kind === "text") return { name, text: Number(value(box, "longest")) };
+    if (kind === "choices") return { name, options: lines, ...(value(box, "most") && { most: Number(value(box, "most")) }), ...optional };
+    if (kind === "text") return { name, text: Number(value(box, "longest")), ...optional };
     if (kind === "graded") return { name, levels: value(box, "levels").split("\n").filter(Boolean).map(line => line.split(/[,;\s]+/).map(Number)) };
     return { name, range: [end("low"), end("high")], ...(want !== "mean" && { want }), ...optional };
   });

@@ -109,9 +109,17 @@ function options(name, labels, optional) {
     html("label", {}, html("input", { type: "radio", name, value: value === "" ? "" : String(at) }), html("span", {}, text))));
 }
 
-/** A box for each option, of which some may be ticked. */
-const boxes = (name, labels) => html("div", { class: "options" }, ...labels.map((label, at) =>
-  html("label", {}, html("input", { type: "checkbox", name, value: String(at) }), html("span", {}, label))));
+/** A box for each option, of which some may be ticked, or the last one for no answer. */
+function boxes(name, labels, optional) {
+  const entries = [...labels.map((label, at) => [String(at), label]), ...(optional ? [["", t("no_answer")]] : [])];
+  const fields = entries.map(([value]) => html("input", { type: "checkbox", name, value }));
+  for (const one of fields) {
+    one.addEventListener("change", () => {
+      if (one.checked) for (const other of fields) if ((other.value === "") !== (one.value === "")) other.checked = false;
+    });
+  }
+  return html("div", { class: "options" }, ...entries.map(([, text], at) => html("label", {}, fields[at], html("span", {}, text))));
+}
 
 /** A field for a number, a date or a time of day; numbers have a slider too. */
 function numberField(question, place, ask, unit, step) {
@@ -137,7 +145,7 @@ function asked(question, at) {
   if (categories) {
     field = options(place, categories, optional);
   } else if (several) {
-    field = boxes(place, several);
+    field = boxes(place, several, optional);
     hints.push(most < several.length ? t("some_of", { most: number(most) }) : t("any_of"));
   } else if (text) {
     field = html("input", { type: "text", class: "text", id: place, name: place, maxlength: text, autocapitalize: "off",
@@ -177,10 +185,11 @@ function read(form) {
     const at = new FormData(form).get(place);
     return at === null || at === "" ? null : labels[Number(at)];
   };
+  const ticked = (at, labels) => (at.includes("") ? null : at.map(one => labels[Number(one)]));
   campaign.attributes.forEach((question, at) => {
     const { name, categories, options: several, text, optional } = question, place = `q${at}`;
     const given = new FormData(form), value = () => form.elements[place].value.trim() || null;
-    const answer = categories ? chosen(place, categories) : several ? given.getAll(place).map(one => several[Number(one)]) : value();
+    const answer = categories ? chosen(place, categories) : several ? ticked(given.getAll(place), several) : value();
     const picked = categories && given.get(place) !== null;
     if (answer === null && optional && (picked || !categories || categories.length > LIST)) {
       values[name] = null;
@@ -230,7 +239,7 @@ const parse = text => JSON.parse(text.replace(/(?<![.\d])\d{16,}(?![.\d])/g, '"$
 const shown = (name, answer) => (answer === null ? t("no_answer")
   : typeof answer === "number" || (wording(name).unit && !Number.isNaN(Number(answer))) ? `${number(Number(answer))} ${wording(name).unit ?? ""}`.trim() : String(answer));
 
-const listed = (labels, codes) => (codes.length ? new Intl.ListFormat(view.language).format(codes.map(code => labels[code])) : t("none_of"));
+const listed = (labels, codes) => (codes.length ? new Intl.ListFormat(view.language).format(codes.map(code => labels[code] ?? t("no_answer"))) : t("none_of"));
 
 /** An answer as a person reads it, from what the laws take. */
 function label(question, value) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -377,6 +377,33 @@ def _crossed(below: Callable[[FloatArray], npt.NDArray[np.bool_]], start: FloatA
 def measured(mechanism: PrefixExtending, total: IntArray, texts: Sequence[str]) -> Estimate:
     """Return the shares of texts that were not chosen by the users who measure."""
     return _groups(mechanism, total)[-1].measured(mechanism.domain.symbols(texts))
+
+
+def share_of_ended(mechanism: PrefixExtending, total: IntArray, text: str) -> Estimate:
+    """Return the share of a text that was not chosen and is no prefix of another one, by all reports.
+
+    The counters of each group are turned so that the bucket of the text comes first under every map: then all groups
+    count as one, for texts that collide in one of them do in all that report about the whole of them.
+    """
+    symbols = mechanism.domain.symbols([text])
+    turned = []
+    for group in _groups(mechanism, total):
+        places = group.buckets(symbols) + np.arange(mechanism.buckets)
+        turned.append(np.take_along_axis(group.counts, places % mechanism.buckets, axis=1))
+    group = _Turned(mechanism, mechanism.domain.width, np.sum(turned, axis=0))
+    made = group.measured(symbols)
+    if group.users != 1:
+        return made
+    ends = (-group.chance / group.gap, (1 - group.chance) / group.gap)
+    return replace(made, value=group.shares_alone(symbols, group.excess), ends=ends)
+
+
+class _Turned(_Group):
+    """Counters in which the bucket of every prefix that is asked about comes first."""
+
+    def buckets(self, symbols: Symbols) -> IntArray:
+        """Return the first bucket."""
+        return np.zeros((self.mechanism.seeds, len(symbols)), dtype=np.int64)
 
 
 def _groups(mechanism: PrefixExtending, total: IntArray) -> list[_Group]:
