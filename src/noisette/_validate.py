@@ -95,15 +95,17 @@ _SEVERAL_ARRAYS = (
 def people(x: Any, shape: tuple[int, ...], name: str = "x") -> Any:
     """Return what a mechanism takes: one element of this shape, or people along one axis before it.
 
-    What has no shape of its own becomes an array.
+    All but tensors of torch becomes a plain array, so that the shape that is checked is that of the values.
     """
-    if not hasattr(x, "shape"):
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise ValueError(f"Expected {name} without masked values. Remove or impute missing values first.")
+    if hasattr(x, "detach"):
+        x = x.detach()
+    else:
         try:
             x = np.asarray(x)
         except ValueError:
             raise ValueError(f"Expected {name} to be an array, got rows of different lengths.") from None
-    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise ValueError(f"Expected {name} without masked values. Remove or impute missing values first.")
     trailing(x, shape, name)
     found = tuple(x.shape)
     if len(found) <= len(shape) + 1:

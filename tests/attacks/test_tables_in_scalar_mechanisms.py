@@ -141,3 +141,38 @@ def test_published_forms_are_no_way_around() -> None:
         for mechanism in forms:
             with pytest.raises(ValueError, match="a person"):
                 mechanism.privatize(np.zeros((3, 2, *mechanism.domain.shape)), clip=True, rng=1)
+
+
+class Disguised(np.ndarray):
+    """Values of two columns that say they were one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (3,)
+
+
+class Column:
+    """The same, of what is no array yet."""
+
+    shape = (3,)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.zeros((3, 2))
+
+
+@pytest.mark.parametrize("name", ["hybrid", "laplace", "grr", "olh", "levelled"])
+def test_attack_a_shape_that_is_not_that_of_the_values(name: str) -> None:
+    """The shape that an object stated was believed, and its values were then taken as they are: two of each person."""
+    mechanism, value = example(name)
+    for table in (spread(value, (3, 2)).view(Disguised), Column()):
+        assert table.shape == (3,)
+        with pytest.raises(ValueError, match=r"one value a person.*got \(3, 2\)"):
+            mechanism.privatize(table, clip=True, rng=Watched())
+
+
+def test_tensors_with_a_gradient_are_taken_by_their_values() -> None:
+    """Torch's own error was raised, and named no mechanism."""
+    torch = pytest.importorskip("torch")
+    hybrid = nz.Hybrid(epsilon=1.0)
+    ages = torch.tensor([0.5, -0.5], requires_grad=True)
+    assert np.array_equal(hybrid.privatize(ages, rng=1), hybrid.privatize([0.5, -0.5], rng=1))
