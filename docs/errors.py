@@ -36,6 +36,8 @@ ROOMS = {
 }
 # Not errors by their base, but shown to people as such: a report that the collector refuses, a warning, click's own.
 SHOWN = {"Refusal", "warn", "ClickException", "UsageError", "BadParameter"}
+VERBS = "add|answer|ask|build|call|choose|configure|give|leave|open|pip|rescale|seal|state|subtract|take|tell"
+ADVICE = re.compile(rf"(.*)(?:: (?=(?:{VERBS})\b)|; (?=expected one of))(.*)")
 THROWN = re.compile(r"throw new (\w+)\(")
 
 
@@ -191,8 +193,10 @@ def _named(name: str, call: ast.Call) -> str:
 
 
 def halves(text: str) -> tuple[str, str]:
-    """Return what a message says and what it advises, which is what follows its first sentence."""
+    """Return what a message says and what it advises: what follows its first sentence, or a colon and a verb."""
     first, *rest = re.split(r"(?<=\.)(?<!e\.g\.) ", re.sub(r"\s+", " ", text).strip(), maxsplit=1)
+    if not rest and (found := ADVICE.fullmatch(first)):
+        return f"{found[1]}.", found[2] if found[2].startswith("pip") else found[2][0].upper() + found[2][1:]
     return first, "".join(rest)
 
 

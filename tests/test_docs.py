@@ -283,7 +283,8 @@ def test_every_message_is_in_the_index_of_errors() -> None:
     found, tables = index["messages"](), index["tables"]()
     assert set(index["ROOMS"]) <= set(found)
     assert tables.count("` |\n") + tables.endswith("` |") == sum(map(len, found.values())) > 900
-    assert "| Unknown category …; expected one of …. |  | `ValueError` |" in tables
+    assert "| Unknown category …. | Expected one of …. | `ValueError` |" in tables
+    assert index["halves"]("piecewise has a pure guarantee: leave delta out.")[1] == "Leave delta out."
     assert (
         "| …: the list is missing. | Remove the row or impute the value before privatising. | `ValueError` |" in tables
     )
