@@ -285,6 +285,18 @@ def test_results_are_near_the_truth(survey: nz.Survey, tmp_path: Path) -> None:
         results.crosstab("diet", "site", "median")
 
 
+def test_a_pair_has_errors_and_intervals_by_name() -> None:
+    survey = nz.Survey([DIET, AGE, HOURS, SITE], epsilon=6.0, joint=[("diet", "age"), ("site", "hours")])
+    people = {"diet": ["none"] * 50, "age": [30] * 50, "hours": [8] * 50, "site": ["home"] * 50}
+    results = survey.estimate(survey.privatize(people, rng=1))
+    for name in ("diet × age", "site × hours"):
+        answer, rows = results[name], results[name].table().set_index("quantity")
+        assert answer.std_error.to_dict() == rows["std_error"].to_dict()
+        assert answer.interval().to_dict() == rows[["low", "high"]].to_dict()
+        with pytest.raises(AttributeError, match=r"is no choice: it has a table\(\)"):
+            _ = answer.shares
+
+
 def test_a_survey_with_pairs_is_written_and_read(survey: nz.Survey, tmp_path: Path) -> None:
     survey.save(tmp_path / "s.yaml")
     assert nz.Survey.read(tmp_path / "s.yaml") == survey

@@ -17,7 +17,7 @@ from noisette.enhancement import METHODS
 from noisette.survey.coding.axes import axis_of, number_of
 from noisette.survey.coding.choices import number_name
 from noisette.survey.coding.items import Topic
-from noisette.survey.coding.joints import Within, joint_name, rate_name
+from noisette.survey.coding.joints import Joint, Within, joint_name, rate_name
 from noisette.survey.estimation.comparing import compared, compared_within
 from noisette.survey.estimation.distributions import NO_INTERVAL, Shape, quantiles, shape_of
 from noisette.survey.estimation.hierarchy import CdfEstimate
@@ -369,7 +369,7 @@ class Answer:
 
     @property
     def std_error(self) -> Any:
-        """The standard error of the mean, or of each share or quantile."""
+        """The standard error of the mean, or of each share or quantile, or of what a pair has."""
         if self._several:
             return self._series(self.estimate.std_error)
         return self._shaped(self.estimate.std_error)
@@ -392,7 +392,8 @@ class Answer:
     def shares(self) -> pd.Series:
         """The share of each label, unbiased: a rare one may come out below zero."""
         if self.question.tells != "shares":
-            instead = "top()" if self.question.tells == "texts" else "quantiles" if self._several else "a mean"
+            others = "a table()" if self._pair else "quantiles" if self._several else "a mean"
+            instead = "top()" if self.question.tells == "texts" else others
             raise AttributeError(f"{self.question.name!r} is no choice: it has {instead}.")
         return self._series(self.estimate.value)
 
@@ -430,18 +431,23 @@ class Answer:
         return made
 
     @property
+    def _pair(self) -> bool:
+        """Whether it is about two questions together."""
+        return isinstance(self.question, Joint)
+
+    @property
     def _several(self) -> bool:
-        """Whether there are several quantities of one unit, by label, rather than a mean."""
-        return self.question.tells == "shares" or isinstance(self.estimate, CdfEstimate)
+        """Whether there are several quantities, by name, rather than a mean."""
+        return self._pair or self.question.tells == "shares" or isinstance(self.estimate, CdfEstimate)
 
     def _series(self, values: FloatArray) -> pd.Series:
         import pandas as pd
 
-        what = "share" if self.question.tells == "shares" else "quantile"
+        what = "share" if self.question.tells == "shares" else "value" if self._pair else "quantile"
         return pd.Series(values, index=pd.Index(self.question.estimated, name=self.question.name), name=what)
 
     def interval(self, level: float | None = None) -> Any:
-        """Return both ends of the interval of the mean, or a table of those of the shares or quantiles."""
+        """Return both ends of the interval of the mean, or a table of those of shares, quantiles or what a pair has."""
         low, high = self.estimate.interval(self._level(level))
         if not self._several:
             return self._shown(self._shaped(low)), self._shown(self._shaped(high))
