@@ -225,7 +225,7 @@ def plan(
     targets = {name: float(goal) for name, goal in goals.items() if goal is not None}
     if "effect" in targets:
         targets["significance"] = float(significance)
-    judged = [(_judged(candidate, errors, users, signal, targets), errors) for candidate, errors in entries]
+    judged = [(_judged(candidate, errors, signal, targets), errors) for candidate, errors in entries]
     return Plan(
         users,
         dims,
@@ -263,7 +263,7 @@ def _combined(setting: Setting, record: Attributes, known: Any, names: list[str]
     return candidate_of(SampledAttributes.name, made.mechanism, errors, setting.users), errors
 
 
-def _judged(candidate: Candidate, errors: Any, users: int, signal: float, targets: dict[str, float]) -> Candidate:
+def _judged(candidate: Candidate, errors: Any, signal: float, targets: dict[str, float]) -> Candidate:
     """Add the verdict, and what the targets take."""
     needed: dict[str, int | None] = {}
     chance = None
@@ -303,7 +303,7 @@ def compare(
             known = populations.known(values, probs, distribution, domain, dims=dims)
         errors = errors_of(mechanism, known)
         one = candidate_of(mechanism.name, mechanism, errors, users)
-        candidates.append(_judged(one, errors, users, signal_of(domain, known), {}))
+        candidates.append(_judged(one, errors, signal_of(domain, known), {}))
     return tuple(sorted(candidates, key=lambda candidate: candidate.mse))
 
 
