@@ -810,7 +810,7 @@ COMPUTING: dict[str, dict[Any, Any]] = {
         "_ROUNDING": 1e-09,
         "_SUMMED": 1e-06,
     },
-    "auditing/company.py": {
+    "auditing/independence.py": {
         "_FEWEST_REPORTS": 100,
         "_HEAVY": 5.0,
         "_UNREPORTED": -1000000000000.0,

@@ -1,4 +1,4 @@
-"""Confidence intervals of the mean of reports that cannot say more or less than something, at any number of them.
+"""Confidence intervals of the mean of bounded reports, which hold at any number of them.
 
 The normal interval has no width where all reports are the same, such as 300 of which none is false. Here one imaginary
 report is added, the least or the largest that a report can be, and reports get random weights (Gaffke 2005). Where one

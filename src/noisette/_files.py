@@ -1,4 +1,4 @@
-"""What the system gives: files that appear whole or not at all, whether one has changed, and what Windows lacks."""
+"""Files that appear whole or not at all, whether one has changed, optional packages, and what Windows lacks."""
 
 from __future__ import annotations
 

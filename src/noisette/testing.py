@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from noisette import _random
 from noisette._validate import FloatArray
 from noisette.accounting.conversions import zcdp_delta
-from noisette.auditing import company, exact_delta, exact_epsilon, exact_matrix, goodness
+from noisette.auditing import exact_delta, exact_epsilon, exact_matrix, goodness, independence
 from noisette.auditing.exact import NotWorst
 from noisette.auditing.features import table
 from noisette.auditing.inputs import admitted, drawn, groups, written
@@ -305,9 +305,9 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
         where = f" at {x}"
         _complain(mechanism, goodness.fit(mechanism, x, calls, share), where)
         _complain(mechanism, goodness.independence(calls, share), where)
-        _complain(mechanism, company.both_ends(calls, share), where)
-        _complain(mechanism, company.balanced(calls, share), where)
-        _complain(mechanism, company.mirrored(mechanism.support, x, calls[-1], share), where)
+        _complain(mechanism, independence.both_ends(calls, share), where)
+        _complain(mechanism, independence.balanced(calls, share), where)
+        _complain(mechanism, independence.mirrored(mechanism.support, x, calls[-1], share), where)
         if number == 0:
             more = (_reports(mechanism, x, samples, None) for _ in range(_CALLS))
             show = goodness.shown if single else goodness.shown_whole
@@ -410,12 +410,12 @@ def _check_beside(mechanism: Estimating, inputs: list[Any], seed: int) -> None:
         mechanism.privatize(values)
     said, heard, held = (mechanism.guarantee, _described(mechanism)), [], []
     for values in 3 * pair:
-        world = company.World()
+        world = independence.World()
         with world.watched():
             mechanism.privatize(values, rng=seed)
             mechanism.privatize(values)
         heard.append(world.said)
-        held.append(company.attributes(mechanism))
+        held.append(independence.attributes(mechanism))
         assert (mechanism.guarantee, _described(mechanism)) == said, f"{mechanism.name} describes itself anew"
     # a library that compiles something late may say so once
     assert not (heard[-1] and heard[-2]), f"{mechanism.name} {heard[-1][0]} when it makes reports"
@@ -457,10 +457,12 @@ def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: 
     if single and np.ndim(reports) == 1:
         _complain(mechanism, goodness.in_the_clear(mechanism, inputs, reports, _COPIES, share))
         if mechanism.kind == "mean":
-            _complain(mechanism, company.quiet_stretch(mechanism, inputs, reports, _COPIES, share))
+            _complain(mechanism, independence.quiet_stretch(mechanism, inputs, reports, _COPIES, share))
             limits = _limits(mechanism)
             for end in (values[0], values[-1]):
-                _complain(mechanism, company.told_apart(mechanism, inputs, reports, _COPIES, end, limits, share / 2))
+                _complain(
+                    mechanism, independence.told_apart(mechanism, inputs, reports, _COPIES, end, limits, share / 2)
+                )
     else:
         _complain(mechanism, goodness.frozen(mechanism, inputs, reports, _COPIES, share))
 

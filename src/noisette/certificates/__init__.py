@@ -1,4 +1,4 @@
-"""Evidence that a person holds in her hand: a law, what is promised of it, and a program of its own that proves it."""
+"""Certificates: the law of a mechanism and what is promised of it, which a program that stands alone proves."""
 
 from noisette.certificates.certificate import Certificate, CertificateError, certify, check_promise
 from noisette.certificates.runs import FederatedRun, TrainingRun, run_from_spec

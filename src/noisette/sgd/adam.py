@@ -1,4 +1,4 @@
-"""Adam whose second moments do not take the noise for gradients."""
+"""Adam with the variance of the noise taken off its second moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop does with a batch, written down, and done again with other people in it.
+"""A record of what a training loop does with a batch, done again with other examples to see whether examples meet.
 
 In some batches, which a public rule chooses, the loader's tensors and the model's outputs write down every torch
 function that is called with them. At `loss.backward()` all of it is done again twice, as it was and with half of the

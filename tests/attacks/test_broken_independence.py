@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing import company
+from noisette.auditing import independence
 from noisette.core import Moments
 from noisette.testing import check_mechanism
 
@@ -327,10 +327,10 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
         calls = [mechanism.privatize(np.full(2600, 0.3), rng=rng) for _ in range(8)]
         values = np.repeat(np.linspace(-1, 1, 16), 32)
         found = (
-            company.balanced(calls, 0.05),
-            company.both_ends(calls, 0.05),
-            company.mirrored(mechanism.support, 0.3, calls[0], 0.05),
-            company.quiet_stretch(mechanism, values, mechanism.privatize(values, rng=rng), 32, 0.05),
+            independence.balanced(calls, 0.05),
+            independence.both_ends(calls, 0.05),
+            independence.mirrored(mechanism.support, 0.3, calls[0], 0.05),
+            independence.quiet_stretch(mechanism, values, mechanism.privatize(values, rng=rng), 32, 0.05),
         )
         alarms += [one is not None for one in found]
     assert alarms.max() <= 87  # binomial, 1,000 at 0.05

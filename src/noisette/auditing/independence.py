@@ -1,4 +1,4 @@
-"""What a report has to do with the others of its call, with reports about other values, and with the world around it.
+"""Tests that a report depends on its own value alone: on no other report or value, and that it leaves no other trace.
 
 Functions return a complaint, or None; a sound mechanism gets one with probability ``share`` at most.
 """
