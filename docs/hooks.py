@@ -171,22 +171,26 @@ def index_page() -> str:
         "# Mechanisms",
         "",
         "Every entry of `nz.CATALOGUE`, on its example domain: `[-1, 1]`, a few categories, a short vector.",
-        "Bias and variance are those of one report at ε = 1, for the worst input.",
+        "The guarantee is for one record at ε = 1, in the model named. *Claim* says whether the published one holds, or",
+        "what does instead. Bias and variance are those of one report, for the worst input.",
         "",
     ]
     for kind, classes in _by_kind().items():
         lines += [
             f"## {KINDS.get(kind, kind.capitalize())}",
             "",
-            "| name | what it does | guarantee | claim | bias | variance |",
-            "| --- | --- | --- | --- | ---: | ---: |",
+            "| name | what it does | guarantee | model | claim | bias | variance |",
+            "| --- | --- | --- | --- | --- | ---: | ---: |",
         ]
         for name, cls in classes.items():
             mechanism = cls.example(1.0)
             bias, _, variance = _errors(mechanism)
             what = _summary(cls).rstrip(".")
             budget, claim = _budget(mechanism.guarantee), _verdict(_as_published(mechanism))
-            lines.append(f"| [{name}]({name}.md) | {what} | {budget} | {claim} | {bias:.2g} | {variance:.4g} |")
+            model = mechanism.guarantee.model
+            lines.append(
+                f"| [{name}]({name}.md) | {what} | {budget} | {model} | {claim} | {bias:.2g} | {variance:.4g} |"
+            )
         lines.append("")
     return "\n".join(lines)
 

@@ -277,6 +277,17 @@ def test_every_mechanism_has_a_page(hooks: Any, name: str) -> None:
 
 
 @pytest.mark.long
+def test_the_index_of_mechanisms_names_every_model(hooks: Any) -> None:
+    """A row for each, with the model of trust that its guarantee is in; every one is about a record."""
+    lines = {match[1]: match[0] for match in re.finditer(r"^\| \[([\w-]+)\].*$", hooks["index_page"](), re.MULTILINE)}
+    assert {*lines} == {*nz.CATALOGUE}
+    stated = {name: cls.example(1.0).guarantee for name, cls in nz.CATALOGUE.items()}
+    assert all(f" | {stated[name].model} | " in line for name, line in lines.items())
+    assert {one.unit for one in stated.values()} == {"record"}
+    assert {one.model for one in stated.values()} == {"local", "central"}
+
+
+@pytest.mark.long
 def test_every_message_is_in_the_index_of_errors() -> None:
     """The page of errors has the messages of every room, each with what follows its first sentence as the remedy."""
     index = runpy.run_path(str(ROOT / "docs" / "errors.py"))
