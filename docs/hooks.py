@@ -171,8 +171,8 @@ def index_page() -> str:
         "# Mechanisms",
         "",
         "Every entry of `nz.CATALOGUE`, on its example domain: `[-1, 1]`, a few categories, a short vector.",
-        "The guarantee is for one record at ε = 1, in the model named. *Claim* says whether the published one holds, or",
-        "what does instead. Bias and variance are those of one report, for the worst input.",
+        "The guarantee is for one record at ε = 1, in the model named. *Claim* says whether the published one holds,",
+        "or what does instead. Bias and variance are those of one report, for the worst input.",
         "",
     ]
     for kind, classes in _by_kind().items():
