@@ -5,10 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
+from psycopg.pq import ExecStatus
 from tests.collector.helpers import accept, arrived, entries, reconcile
 from tests.collector.postgres import Postgres
 
@@ -146,3 +149,33 @@ def test_rows_lose_their_order(two: tuple[Store, Store], campaign: Campaign) -> 
             order = connection.exec_driver_sql(f'SELECT digest FROM ONLY "{name}" ORDER BY ctid').scalars().all()
             assert order == sorted(order)
     assert reconcile(one, campaign) == 427
+
+
+@pytest.mark.parametrize(
+    ("closed", "seconds", "answer", "kept"),
+    [
+        (False, None, "COMMAND_OK", True),  # it was never given back
+        (False, None, "FATAL_ERROR", True),
+        (False, 1.0, "FATAL_ERROR", True),  # used a moment ago: nobody asks
+        (False, 1.001, "FATAL_ERROR", False),
+        (False, 1.001, "EMPTY_QUERY", True),
+        (True, 0.0, "EMPTY_QUERY", False),
+    ],
+)
+def test_a_connection_that_was_idle_is_tried(
+    closed: bool, seconds: float | None, answer: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a server that went away has left is replaced, what works is used again."""
+    now = [100.0]
+    monkeypatch.setattr(storage, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    status = getattr(ExecStatus, answer)
+    raw = SimpleNamespace(closed=closed, pgconn=SimpleNamespace(exec_=lambda _: SimpleNamespace(status=status)))
+    record = SimpleNamespace(info={})
+    if seconds is not None:
+        storage._note_use(raw, record)
+        now[0] += seconds
+    if kept:
+        storage._try_idle(raw, record, None)
+    else:
+        with pytest.raises(sa.exc.DisconnectionError):
+            storage._try_idle(raw, record, None)
