@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra federated")
 
 from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 
 from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger
@@ -93,6 +94,58 @@ def test_an_app_does_not_lower_how_many_its_node_takes_for_the_servers(tmp_path)
             asked(client, FAIR, colluding=own)
     with pytest.raises(ValueError, match="colluding of the node"):
         asked(hostile, FAIR, colluding=-1)
+
+
+@pytest.mark.parametrize(
+    ("sources", "fair"),
+    [([], True), ([2, 3], True), ([2, 2], False), ([2, 3, 2], False), ([1], False), ([2, 1], False)],
+)
+def test_a_client_is_masked_towards_each_of_some_others(tmp_path, sources, fair):
+    request = {Key.STAGE: Stage.COLLECT_MASKED_VECTORS, Key.SOURCE_LIST: sources}
+    content = SimpleNamespace(config_records={RECORD_KEY_CONFIGS: request})
+    own = SimpleNamespace(node_id=1, state=SimpleNamespace(config_records={}), node_config={})
+    with nullcontext() if fair else pytest.raises(_NotAgreed):
+        mod(tmp_path)._check_lists(SimpleNamespace(content=content), own)
+
+
+def opened(mod, active, dead, seed=b"seed"):
+    """Ask a client that holds shares of 1, 2 and 3, and is 1, for those of some who are there and some who are not."""
+    request = {Key.STAGE: Stage.UNMASK, Key.ACTIVE_NODE_ID_LIST: active, Key.DEAD_NODE_ID_LIST: dead}
+    content = SimpleNamespace(config_records={RECORD_KEY_CONFIGS: request})
+    state = {"rd_seed_share_dict:K": [1, 2, 3], "rd_seed": seed}
+    state = SimpleNamespace(config_records={RECORD_KEY_STATE: state})
+    mod._check_lists(
+        SimpleNamespace(content=content), SimpleNamespace(run_id=1, node_id=1, state=state, node_config={})
+    )
+
+
+@pytest.mark.parametrize(
+    ("active", "dead"),
+    [
+        ([1, 2], []),  # not all of them
+        ([1, 2, 3, 4], []),
+        ([1, 2, 4], []),
+        ([1, 2, 3, 3], []),
+        ([1, 2, 3], [3]),  # both halves of a key
+        ([2, 3], [1]),  # this client is there
+        ([2], [1, 3]),
+    ],
+)
+def test_shares_are_given_of_every_client_once(tmp_path, active, dead):
+    with pytest.raises(_NotAgreed):
+        opened(mod(tmp_path), active, dead)
+
+
+def test_shares_of_one_aggregation_are_given_once_and_of_as_many_as_there_are_rounds(tmp_path):
+    client = mod(tmp_path)
+    opened(client, [1, 2], [3])
+    with pytest.raises(AlreadyDebited):
+        opened(client, [1, 2, 3], [])
+    opened(client, [3, 1, 2], [], b"another")
+    with pytest.raises(AlreadyDebited):
+        opened(client, [1, 2, 3], [])
+    with pytest.raises(AlreadyDebited, match="All 2 rounds"):
+        opened(client, [1, 2, 3], [], b"a third")
 
 
 def message(number):
