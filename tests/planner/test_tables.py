@@ -151,3 +151,30 @@ def test_the_summary_of_people_is_that_of_their_values() -> None:
     means, squares = people.weights @ values, people.weights @ values**2
     wanted = [people.shares @ means, people.shares @ means**2, people.shares @ squares]
     assert _summary(people, nz.Interval(2, 12)) == pytest.approx(wanted, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("effort", "nodes", "tolerance"), [(CLOSE, 20, 5e-10), (tables.COSTLY, 12, 1e-5), (tables.ROUGH, 12, 1e-3)], ids=str
+)
+def test_an_effort_looks_at_so_many_budgets_and_tolerates_so_much(
+    effort: tables.Effort, nodes: int, tolerance: float
+) -> None:
+    """Mechanisms that take long to build are built twelve times for a panel; others follow their law more closely."""
+    for miss, panels in ((tolerance, 1), (tolerance * (1 + 1e-9), 2)):
+        asked = list[float]()
+
+        def values(budget: float, miss: float = miss, asked: list[float] = asked) -> np.ndarray:
+            asked.append(budget)
+            return np.asarray([0.0, 0.0, 0.0, miss if len(asked) <= nodes else 0.0])
+
+        assert len(list(fit(values, 1.0, 8.0, effort))) == panels
+        assert len(asked) == nodes * (1 if panels == 1 else 3)
+        assert (min(asked), max(asked)) == pytest.approx((1.0, 8.0), rel=1e-12)
+
+
+def test_mechanisms_that_take_longer_are_followed_less_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[tables.Effort]()
+    monkeypatch.setattr(tables, "fit", lambda _function, _low, _high, effort: seen.append(effort) or [])
+    for cls, dims, fixed in ((nz.Laplace, None, False), (nz.DuchiBox, 3, False), (nz.Piecewise, None, True)):
+        tables._fitted.__wrapped__(cls, (0.5, 0.6, 1.0), dims, fixed)
+    assert list(dict.fromkeys(seen)) == [CLOSE, tables.COSTLY, tables.ROUGH]
