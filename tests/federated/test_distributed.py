@@ -115,6 +115,16 @@ def test_more_clients_than_a_sum_can_hold_are_refused():
         plan.check(10**6)
 
 
+@pytest.mark.parametrize(("reach", "most"), [(1, (2**32 - 1) // 3), (2, (2**32 - 1) // 5), (65536, 32767)])
+def test_as_many_clients_as_a_sum_can_hold_are_taken(monkeypatch, reach, most):
+    """Each sends one of 2 reach + 1 numbers: the sums of so many are told apart modulo 2^32."""
+    monkeypatch.setattr(DistributedPlan, "reach", property(lambda _: reach))
+    plan = DistributedPlan(**PLAN)
+    plan.check(most)
+    with pytest.raises(ValueError, match=f"The sum of {most + 1} clients, of up to {reach} each"):
+        plan.check(most + 1)
+
+
 def test_an_update_that_is_not_finite_counts_as_zero():
     plan = DistributedPlan(**PLAN)
     assert (plan.encode(np.full(30, math.nan), rng=1) == plan.encode(np.zeros(30), rng=1)).all()
