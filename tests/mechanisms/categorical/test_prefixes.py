@@ -6,6 +6,8 @@ import json
 import math
 import string
 import unicodedata
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -462,6 +464,7 @@ def test_all_texts_are_looked_at_and_as_many_shown_as_were_asked_for() -> None:
     assert set(np.asarray(apart.texts)[apart.shown]) <= {"a", "hgfed", "bc", "cab"}
 
 
+@pytest.mark.slow
 def test_a_text_whose_interval_has_zero_is_not_shown() -> None:
     """Those who search and check have seen it, those who measure have not: `apart` it counts as chosen all the same."""
     m = nz.PrefixExtending(4.0, nz.Texts(4))
@@ -480,6 +483,21 @@ def test_the_check_is_the_least_support_that_chance_reaches_rarely_enough() -> N
         assert level == pytest.approx(count + 0.5)  # between two counts: what collisions take off does not decide
         assert stats.binom.sf(count, users, 1 / buckets) <= 0.05 / kept * (1 + 1e-9)
         assert stats.binom.sf(count - 1, users, 1 / buckets) > 0.05 / kept
+
+
+def test_one_user_is_support_enough_where_chance_hardly_ever_brings_one() -> None:
+    """By P(Bin(1000, rate) >= support), in closed form for one; nobody is never enough."""
+    supports, rate = np.asarray([0, 1, 2, 3, 1, 2]), np.asarray([1e-6, 1e-6, 1e-6, 1e-6, 1e-3, 1e-3])
+    group: Any = SimpleNamespace(users=1000, chance=1e-7)
+    group.supports = lambda symbols, shares: (supports, rate)
+    group.without = lambda symbols, shares: None
+    group.effective = lambda rates, rest: np.full(6, 1000.0)
+    chance = np.where(supports == 0, 1.0, stats.binom.sf(supports - 1, 1000, rate))
+    assert chance[1] == pytest.approx(-math.expm1(1000 * math.log1p(-1e-6)))
+    for alarm in (1e-9, 9e-4, 1.1e-3, 0.3, 0.7):
+        found = searching._Group.passing(group, None, None, alarm)  # type: ignore[arg-type]
+        assert found.tolist() == ((supports > 0) & (chance <= alarm)).tolist()
+    assert searching._Group.passing(group, None, None, 1.0).tolist() == [False] + [True] * 5  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
