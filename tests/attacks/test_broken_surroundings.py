@@ -154,10 +154,15 @@ BESIDE = {
     AWarning: "warns of values",
     NoiseOfAnother: "512 apart depend on each other",
 }
+_SLOWLY = (ARefusal, AWarning, NoiseOfAnother)  # seen after many reports
 
 
 @pytest.mark.filterwarnings("ignore:near a quarter")
-@pytest.mark.parametrize(("broken", "message"), BESIDE.items(), ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [pytest.param(*one, marks=[pytest.mark.slow] if one[0] in _SLOWLY else []) for one in BESIDE.items()],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
 def test_what_is_sent_beside_a_report_is_seen(broken: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_mechanism(broken(epsilon=1.0), samples=SAMPLES)

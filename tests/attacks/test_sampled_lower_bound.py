@@ -75,7 +75,9 @@ def test_the_twin_a_smaller_epsilon_is_caught(relation: SampledRelation, delta: 
 
 
 @pytest.mark.parametrize("chance", [1e-300, 1e-200, 1e-120])
-@pytest.mark.parametrize(("multiplier", "releases"), [(30.0, 1000), (1e5, 10**6), (1.0, 1000)])
+@pytest.mark.parametrize(
+    ("multiplier", "releases"), [(30.0, 1000), pytest.param(1e5, 10**6, marks=pytest.mark.slow), (1.0, 1000)]
+)
 def test_a_sample_that_hardly_ever_comes_has_an_epsilon(multiplier: float, releases: int, chance: float) -> None:
     """It raised "math domain error". It costs no more than a larger chance."""
     found, larger = (sampled_epsilon(multiplier, 1e-15, releases, q, "add-remove") for q in (chance, 1e-90))

@@ -564,7 +564,9 @@ STORIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "exactly" else []) for name in STORIES]
+)
 def test_digits_are_the_ones_that_were_kept(name: str) -> None:
     HELD.check(name, STORIES[name]())
 

@@ -267,6 +267,7 @@ def test_the_variance_of_the_inverse_is_that_of_the_linear_rule():
     assert variance == pytest.approx(0.6 * 0.4 / 1000 / 0.5**2)  # x = (share - 1/4) / (1/2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "strongest"), [(0.0, True), (0.5, False)])
 def test_smoothing_ends_where_the_reports_speak_against_it(share, strongest):
     """Half of all people at one number are not smeared over its neighbours; a smooth population stays smooth."""

@@ -90,6 +90,7 @@ def _quantiles(x: Any, groups: list[str], **asked: Any) -> nz.Results:
     return survey.estimate(survey.privatize({"x": x, "g": groups}, rng=3))
 
 
+@pytest.mark.slow
 def test_a_difference_of_quantiles_is_that_of_cells_which_are_not_rejected_together() -> None:
     """The interval by a loop over pairs of cells, and the p-value as the level at which it reaches zero."""
     rng = np.random.default_rng(2)
