@@ -253,3 +253,18 @@ def test_a_uniform_on_the_edge_is_outside_the_window(mechanism: Any) -> None:
     below, edge, above = (window.sample(place, _Edge(window.p_window + step * 2.0**-53)) for step in (-1, 0, 1))
     assert np.array_equal(edge, above)
     assert not np.any(edge == below)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, math.nextafter(2.0, 0.0), 2.0, 3.0])
+def test_below_a_budget_of_two_the_odds_are_those_of_whole_outputs(epsilon: float) -> None:
+    """From there on those of the window's share, which both hold within a billionth of each other."""
+    made = Window.build(nz.Interval(-1, 1), epsilon, 1.0, 2.0)
+    margin = 1 + (1 + epsilon) * 2.0**-50
+
+    def other(log_odds: float) -> float:
+        return math.ceil(margin / (1 + math.exp(log_odds)) * 2**53) * 2.0**-53
+
+    of_outputs, of_share = other(epsilon + math.log(made.width / made.moves)), other(epsilon - 1.0)
+    assert of_outputs != of_share
+    assert of_outputs == pytest.approx(of_share, rel=1e-9)
+    assert 1 - made.p_window == (of_outputs if epsilon < 2 else of_share)
