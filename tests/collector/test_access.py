@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from noisette.collector.web import access
 from noisette.collector.web.access import ROLES, Keys, KnownKey, RateLimit, digest, new_keys
+from noisette.collector.web.operation import give_key, viewing_link
 
 
 def test_ends_of_keys() -> None:
@@ -87,3 +89,44 @@ def test_a_bucket_holds_two_seconds_and_one_request_at_least(monkeypatch: pytest
     for wrong in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="rate="):
             RateLimit(wrong)
+
+
+class Noted:
+    """A registry that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def add_key(self, *given: Any) -> None:
+        self.told.append(given)
+
+
+def test_every_key_that_is_made_has_192_random_bits_and_ends_when_it_is_said() -> None:
+    """Names that are made have 32, so that two of them are hardly ever alike; the registry gets a digest."""
+    registry, name = Noted(), "a" * 45
+    made: dict[str, list[str]] = {"key": [], "link": [], "name": []}
+    for days in (None, 1, 30):
+        given = give_key(registry, "mine", "analyst", days, "me")
+        link = viewing_link(registry, name, days, "me")
+        path, _, key = link["path"].partition("?key=")
+        assert path == f"/dashboard#{name}"
+        assert re.fullmatch(r"link-a{40}-[0-9a-f]{8}", link["name"])
+        (first, role, stored, ends, by), (second, viewer, other, _, _) = registry.told[-2:]
+        assert (first, role, by, given["role"], given["name"]) == ("mine", "analyst", "me", "analyst", "mine")
+        assert (second, viewer) == (link["name"], f"viewer/{name}")
+        assert (stored, other) == (digest(given["key"]), digest(key))
+        assert ends == given["ends"]
+        for end in (given["ends"], link["ends"]):
+            if days is None:
+                assert end is None
+            else:
+                left = datetime.fromisoformat(end) - datetime.now(UTC)
+                assert timedelta(days=days) - timedelta(hours=1) < left <= timedelta(days=days)
+        made["key"].append(given["key"])
+        made["link"].append(key)
+        made["name"].append(link["name"])
+    made["key"] += [key for keys in new_keys().values() for key in keys]
+    assert all(len(set(kind)) == len(kind) for kind in made.values())
+    assert {len(base64.urlsafe_b64decode(key)) for key in made["key"] + made["link"]} == {24}
+    with pytest.raises(ValueError, match="role='owner' to be one of"):
+        give_key(registry, "mine", "owner", None, "me")
