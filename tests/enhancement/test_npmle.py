@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from noisette.enhancement import npmle as fitting
 from noisette.enhancement.npmle import _cells, _grid, fit, likelihood, maximise, npmle
 
 Z = 4.9
@@ -225,3 +226,16 @@ def test_the_grid_lies_over_the_data_inside_the_domain(observed, bounded, ends):
     blurred = _grid(np.asarray(observed), np.full(len(observed), 0.5), bounded, 0.25)
     assert blurred.size == round((ends[1] - ends[0]) / 0.125) + 1
     assert _grid(np.asarray(observed), np.full(len(observed), 1e-4), bounded).size == (400 if ends[0] < ends[1] else 1)
+
+
+def test_few_observations_are_kept_one_by_one(monkeypatch):
+    """More are gathered in cells of like deviation and position, with how many there are of each fold."""
+    monkeypatch.setattr(fitting, "_EXACT", 6)
+    observed, std_error = np.asarray([0.5, 0.5, 0.1, 0.5, 0.9, 0.1, 0.5]), np.full(7, 0.1)
+    folds = np.arange(7) % 5
+    few = _cells(observed[:6], std_error[:6], folds[:6])
+    assert few.observed.tolist() == observed[:6].tolist()
+    assert few.counts.tolist() == np.eye(5)[folds[:6]].tolist()
+    many = _cells(observed, std_error, folds)
+    assert np.allclose(np.sort(many.observed), [0.1, 0.5, 0.9])
+    assert many.counts.sum(axis=0).tolist() == [2.0, 2.0, 1.0, 1.0, 1.0]

@@ -205,3 +205,17 @@ def test_one_draw_in_2_to_53_that_tells_the_category_is_enough(dims: int) -> Non
     assert noise.own - noise.other == 1
     with pytest.raises(ValueError, match="Raise epsilon or merge categories"):
         CyclicNoise.build(design, refused)
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_sums_are_held_in_the_shortest_type_that_does(bits: int) -> None:
+    """With a sign, one bit less; one more of either needs the next type."""
+    for largest in (1, 2 ** (bits - 1) - 1, 2 ** (bits - 1), 2**bits - 1, 2**bits):
+        plain, signed = _singer._holding(largest), _singer._signed_holding(largest)
+        assert np.iinfo(plain).max >= largest
+        assert np.iinfo(signed).max >= largest
+        shorter = [np.uint16, np.uint32], [np.int16, np.int32]
+        for found, types in ((plain, shorter[0]), (signed, shorter[1])):
+            assert not [
+                one for one in types if np.iinfo(one).bits < np.iinfo(found).bits and np.iinfo(one).max >= largest
+            ]
