@@ -380,6 +380,8 @@ def tests_of(module: str, area: str) -> list[list[str]]:
     path = Path(module)
     dotted = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
     own, folders = path.stem.lstrip("_"), set(dotted.split(".")) - {"noisette", "mechanisms"}
+    parent, _, last = map(re.escape, dotted.rpartition("."))
+    imported = rf"\b{re.escape(dotted)}\b|\bfrom {parent} import (\([^)]*|[^\n]*)\b{last}\b"
     attack = rf"noisette(\.| import .*\b)({'|'.join(sorted(folders))})\b"
     tests = [
         test
@@ -390,7 +392,7 @@ def tests_of(module: str, area: str) -> list[list[str]]:
     groups[0] += [test for test in TABLES if (ROOT / test).is_file()]
     for test in tests:
         text = test.read_text(encoding="utf-8")
-        named = own in test.stem or re.search(rf"\b{re.escape(dotted)}\b", text)
+        named = own in test.stem or re.search(imported, text)
         name = str(test.relative_to(ROOT))
         if named or folders & set(Path(name).parts) or name in AREAS[area][1] or re.search(attack, text):
             groups[0 if named else 1].append(name)

@@ -71,6 +71,8 @@ def test_the_tests_of_a_module_come_first(mutate: dict[str, Any]) -> None:
     assert "tests/mechanisms/tensor/test_normal.py" in own
     assert "tests/mechanisms/tensor/test_release.py" in folder
     assert "tests/attacks/test_box_sensitivity.py" in others
+    own, _, _ = mutate["tests_of"]("src/noisette/mechanisms/categorical/texts/search.py", "scalar and categorical")
+    assert "tests/mechanisms/test_held.py" in own  # from noisette.mechanisms.categorical.texts import ..., search
     _, _, others = mutate["tests_of"]("src/noisette/survey/survey.py", "services")
     assert "tests/planner/test_surveys.py" in others  # wherever a test is
     assert len({*own, *folder, *others}) == len([*own, *folder, *others])
