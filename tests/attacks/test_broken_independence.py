@@ -290,11 +290,14 @@ BROKEN = [
     (LongerIfPositive(4.0, dims=4), "last bits"),
     (TheNextCategory(1.0, domain=nz.Categorical(5)), "disagree"),
 ]
+_LONG = (LessNormalNoise, LessNearAValue, QuietNearAValue)  # of vectors and tensors, or seen after all other tests
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("broken", "message"), BROKEN, ids=lambda one: type(one).__name__ if not isinstance(one, str) else ""
+    ("broken", "message"),
+    [pytest.param(*one, marks=[pytest.mark.long] if type(one[0]) in _LONG else []) for one in BROKEN],
+    ids=lambda one: type(one).__name__ if not isinstance(one, str) else "",
 )
 def test_what_lies_beside_a_report_is_seen(broken: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
@@ -309,8 +312,8 @@ def test_what_lies_beside_a_report_is_seen(broken: Any, message: str) -> None:
         SaysOnce(1.0),
         nz.Piecewise(0.5),
         nz.Duchi(3.0),
-        nz.TensorGaussian(THREE, 1.0, 1e-5),
-        nz.PrivUnitG(4.0, dims=4),
+        pytest.param(nz.TensorGaussian(THREE, 1.0, 1e-5), marks=pytest.mark.long),
+        pytest.param(nz.PrivUnitG(4.0, dims=4), marks=pytest.mark.long),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -318,7 +321,7 @@ def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound, samples=SAMPLES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """The new looks at a thousand sound calls each, at a rate of one in 20: no more than by chance in 10^6."""
     mechanism = nz.Laplace(1.0)

@@ -42,6 +42,14 @@ class States(nn.Module):
         return self.layer(x)[0]
 
 
+_LONG = (
+    "linear on tokens, compared",
+    "linear on tokens, formed",
+    "convolution, formed",
+    "grouped convolution",
+    "layer norm",
+    "group norm",
+)
 LAYERS = {  # the layer, what enters for one example, and what leaves
     "linear": (lambda: nn.Linear(6, 5), (6,), (5,)),
     "linear on tokens, compared": (lambda: nn.Linear(24, 20), (4, 24), (4, 20)),
@@ -159,7 +167,9 @@ def test_no_crafted_example_adds_more_than_the_bound(name):
         assert float(norms(total - each.sum(0))) <= (1 - clip.kept) * clip.bound, (name, dtype, rule)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in _LONG else []) for name in LAYERS]
+)
 def test_the_sums_with_and_without_a_crafted_example_differ_by_no_more_than_the_bound(name):
     """Rounding of everybody else's terms included, which an example's presence changes too."""
     build, inside, outside = LAYERS[name]

@@ -258,7 +258,9 @@ def test_the_answers_of_a_strategy_move_as_far_as_its_longest_column() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("degrees", [1, 2, 3, 12, 13, 101, 1000])
+@pytest.mark.parametrize(
+    "degrees", [1, 2, 3, 12, 13, *(pytest.param(one, marks=pytest.mark.long) for one in (101, 1000))]
+)
 def test_sums_of_squares_have_the_tails_of_their_law(degrees: int) -> None:
     """Both tails are those of mpmath's incomplete gamma function, to what is said; of one square fewer they are not."""
     for place in ("1/1000", "1/3", str(degrees), str(degrees + 30), str(degrees + 1500)):
@@ -284,7 +286,7 @@ def test_sums_of_squares_have_the_tails_of_their_law(degrees: int) -> None:
         (12, 0.2, 2.0),
         (13, 0.9, 20.0),
         (1, 0.3, 0.2),
-        pytest.param(2**24, 1e-4, 1, marks=pytest.mark.slow),
+        pytest.param(2**24, 1e-4, 1, marks=pytest.mark.long),
     ],
 )
 def test_a_sketch_tells_what_the_calculator_says(degrees: int, leverage: float, epsilon: float) -> None:
@@ -823,10 +825,10 @@ def test_the_delta_of_a_discrete_gaussian_is_that_of_its_sum() -> None:
     ("own", "other", "steps", "epsilon"),
     [
         (0.3, 0.2, 9, 0.4),
-        (0.2, 0.3, 9, 0.4),
-        (0.25, 0.25, 12, 1.0),
-        (0.1, 0.4, 3, 6.0),
-        (0.4, 0.1, 30, 0.0),
+        pytest.param(0.2, 0.3, 9, 0.4, marks=pytest.mark.long),
+        pytest.param(0.25, 0.25, 12, 1.0, marks=pytest.mark.long),
+        pytest.param(0.1, 0.4, 3, 6.0, marks=pytest.mark.long),
+        pytest.param(0.4, 0.1, 30, 0.0, marks=pytest.mark.long),
         (2, 3, 0, 0.1),
     ],
 )
