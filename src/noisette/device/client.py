@@ -30,28 +30,11 @@ from noisette.survey.campaigns import Campaign
 __all__ = ["AsyncClient", "Client", "Sent"]
 
 
-class _Carrying:
-    """How both clients bring a report to the collector, unless a shuffler does."""
+class _Connected:
+    """What both clients begin with, and how they bring a report to the collector, unless a shuffler does."""
 
     _sealed = False  # whether reports leave through a shuffler
-    _attempts: int
-
-    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
-        return submit(campaign, body, self._attempts)
-
-
-class Client(_Carrying):
-    """One user's device: it privatises locally, never spends more than its budget, and answers a question once.
-
-    ``state`` is a folder that belongs to this device alone: its ledger, its secret, its answers and its queue.
-    ``epsilon`` and ``delta`` are all that it will ever spend, over all campaigns. In one period a campaign gets one
-    report, however often `answer` is called and whatever the value then is; a campaign with permanent answers gets the
-    same report in every period, debited once. So asking again averages no noise away.
-
-    The debit and the report are on the disk before anything is sent. A report is sent again until the collector has
-    answered, always under the same key, so it counts once. ``code`` is the user's enrolment code, for campaigns whose
-    tokens are signed: the collector signs one token for each code and period without seeing it.
-    """
+    _http: Callable[..., Any]  # makes a client of httpx
 
     def __init__(
         self,
@@ -64,15 +47,37 @@ class Client(_Carrying):
         code: str | None = None,
         attempts: int = 4,
         timeout: float = 10.0,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._device = Device(state, epsilon=epsilon, delta=delta)
+        self._device = self._opened(partial(Device, state, epsilon=epsilon, delta=delta))
         self._code, self._attempts, self._timeout = code, attempts, timeout
-        self._lines: dict[str, httpx.Client] = {}
+        self._lines: dict[str, Any] = {}
         self._connect("collector", url, headers=bearer(api_key), transport=transport)
 
+    def _opened(self, make: Callable[[], Device]) -> Device:
+        return make()
+
     def _connect(self, name: str, url: str, **options: Any) -> None:
-        self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
+        self._lines[name] = self._http(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
+
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
+        return submit(campaign, body, self._attempts)
+
+
+class Client(_Connected):
+    """One user's device: it privatises locally, never spends more than its budget, and answers a question once.
+
+    ``state`` is a folder that belongs to this device alone: its ledger, its secret, its answers and its queue.
+    ``epsilon`` and ``delta`` are all that it will ever spend, over all campaigns. In one period a campaign gets one
+    report, however often `answer` is called and whatever the value then is; a campaign with permanent answers gets the
+    same report in every period, debited once. So asking again averages no noise away.
+
+    The debit and the report are on the disk before anything is sent. A report is sent again until the collector has
+    answered, always under the same key, so it counts once. ``code`` is the user's enrolment code, for campaigns whose
+    tokens are signed: the collector signs one token for each code and period without seeing it.
+    """
+
+    _http = httpx.Client
 
     def __enter__(self) -> Self:
         return self
@@ -127,34 +132,18 @@ class Client(_Carrying):
         return self._device.refusals("waiting")
 
 
-class AsyncClient(_Carrying):
+class AsyncClient(_Connected):
     """`Client` for asyncio: the same folder, the same promises, and neither network nor disk holds up the loop.
 
     Open it with ``async with``. The folder is worked on in one thread of its own, so that what is written comes in
     order.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        state: str | os.PathLike[str],
-        api_key: str,
-        epsilon: float,
-        delta: float = 0.0,
-        code: str | None = None,
-        attempts: int = 4,
-        timeout: float = 10.0,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="noisette-device")
-        self._device = self._disk.submit(Device, state, epsilon=epsilon, delta=delta).result()
-        self._code, self._attempts, self._timeout = code, attempts, timeout
-        self._lines: dict[str, httpx.AsyncClient] = {}
-        self._connect("collector", url, headers=bearer(api_key), transport=transport)
+    _http = httpx.AsyncClient
 
-    def _connect(self, name: str, url: str, **options: Any) -> None:
-        self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
+    def _opened(self, make: Callable[[], Device]) -> Device:
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="noisette-device")
+        return self._disk.submit(make).result()
 
     async def __aenter__(self) -> Self:
         return self
