@@ -374,7 +374,7 @@ def test_optional_is_true_or_false() -> None:
             made()
     with pytest.raises(ValueError, match="which is optional"):
         nz.Number("x", 0, 1, want="distribution", optional=True)
-    with pytest.raises(ValueError, match="numbers and choices of one label may be optional"):
+    with pytest.raises(ValueError, match="numbers, choices and texts may be optional"):
         nz.Survey.from_dict(
             {"epsilon": 1, "questions": [{"name": "v", "vector": 3, "range": [0, 1], "optional": True}]}
         )
