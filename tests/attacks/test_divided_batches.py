@@ -9,7 +9,9 @@ import copy
 import pickle
 import random
 import warnings
+from collections import Counter, defaultdict, deque
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -477,18 +479,29 @@ def test_the_others_bring_the_same_beside_what_is_returned(model, loss):
 
 
 class Counting(Routed):
-    """Counts its calls in a buffer, in an attribute and in a list."""
+    """Counts its calls in a buffer, in attributes, and in whatever holds several."""
 
     def __init__(self, route):
         super().__init__(route)
         self.register_buffer("calls", torch.zeros(()))
-        self.count, self.list = 0, []
+        self.count, self.list, self.set, self.tensor, self.array = 0, [], set(), torch.zeros(1), np.zeros(1)
+        self.held = {"deques": [deque(maxlen=99)], "counter": Counter(), "kept": defaultdict(list)}
 
     def forward(self, x):
         self.calls += 1
         self.count += 1
-        self.list.append(self.count)
+        self.tensor += 1
+        self.array += 1
+        self.set.add(len(self.set))
+        self.held["counter"]["calls"] += 1
+        for kept in (self.list, self.held["deques"][0], self.held["kept"]["calls"]):
+            kept.append(self.count)
         return super().forward(x)
+
+    def told(self):
+        several = self.list, self.set, self.held["deques"][0], self.held["kept"]["calls"]
+        numbers = self.calls, self.count, self.tensor, self.array, self.held["counter"]["calls"]
+        return {*map(len, several), *(int(np.asarray(number).sum()) for number in numbers)}
 
 
 def test_no_counter_tells_that_a_batch_was_divided():
@@ -496,7 +509,52 @@ def test_no_counter_tells_that_a_batch_was_divided():
     model = private.model
     for call, rare in enumerate(([], [2], range(6), [0, 1]), model.count + 1):
         recorded(private, batch(rare))
-        assert (model.calls.item(), model.count, len(model.list)) == (call, call, call)
+        assert model.told() == {call}
+
+
+class Alert(Keeping):
+    """Does not take a batch in which everybody goes the second way, as where an expert has a capacity."""
+
+    def forward(self, x):
+        if (x[:, 0] > 5).all():
+            raise ValueError("too many for an expert")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_copies_that_a_model_does_not_take_stop_nothing(place):
+    """The copies are ours, and nobody else is called with them: the example adds nothing, and the others the same."""
+    private = start(Alert(if_any))
+    usual, divided = recorded(private, batch([])), recorded(private, batch([place]))
+    assert private.model.extra["gate"][0].shape == (6,)
+    for name, rows in divided.items():
+        assert not rows[place].any()
+        others = [other for other in range(6) if other != place]
+        torch.testing.assert_close(rows[others], usual[name][others], rtol=1e-14, atol=0.0)
+    assert moved(start(Alert(if_any), clip=0.01), RARE, loss=with_what_is_kept) <= 2 * 0.01 * (1 + 1e-9)
+    with pytest.raises(ValueError, match="too many"):  # the loop's own model and data, as without privacy
+        private.model(batch(range(6)))
+
+
+class Enclosed:
+    """Examples in an object that nobody can look into."""
+
+    def __init__(self, x):
+        self.x = x
+
+
+class Opening(Routed):
+    def forward(self, x):
+        return super().forward(x.x if isinstance(x, Enclosed) else torch.as_tensor(x))
+
+
+@pytest.mark.parametrize("enclose", [Enclosed, torch.Tensor.numpy])
+def test_a_model_with_gates_takes_examples_as_tensors(enclose):
+    """Copies of one example cannot be made of others: a step stopped where one person's data divided it. Now all do."""
+    private = start(Opening(if_any))
+    for rare in ([], [2]):
+        with pytest.raises(TypeError, match=r"ways for some examples.*got (Enclosed|ndarray)"):
+            private.model(enclose(batch(rare)))
 
 
 class Tokens(nn.Module):

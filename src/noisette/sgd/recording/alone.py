@@ -5,7 +5,8 @@ shows in the three examples that `make_private` looks at, and the module that di
 step. In others it shows in a step that one person's data caused. That step must not stop, and must not lose what the
 others add: leaving out the batch would change the sum by all of them. So the model is called again, once for each
 example, with as many copies of this example as the batch has, and the same chance. Of everything that is recorded only
-the example's own row is kept. If a layer sees another number of rows even so, the example adds nothing.
+the example's own row is kept. If a layer sees another number of rows even so, or the model does not take the copies,
+the example adds nothing.
 
 What is proved: let phi(x, i, n, r) be what is recorded of row i in a batch of n copies of x, with the chance r. Under
 the supposition of `clipping`, that what an example brings is a function of itself and the parameters (and of n, of its
@@ -16,20 +17,27 @@ bound. The joint law of chance is the same, drawn once for a call: a mask of dro
 layer that is left out is left out for all. Shapes are the same, so numbers are, to the bit, where a kernel computes
 rows alike; gradients are formed from the kept rows by the same rules as for a batch (`layers`).
 
-What a call leaves on the model's modules is as one call leaves it: buffers and attributes are put back before each, so
-that no counter tells. An attribute with a gradient, such as a loss of the gate, is put together of the examples' own
-rows like what is returned. Along which axis a tensor holds the examples is seen by one copy more.
+What a call leaves on the model's modules is as one call leaves it: buffers, attributes with what is in their
+containers, and generators are put back before each, so that no counter tells. An attribute with a gradient, such as a
+loss of the gate, is put together of the examples' own rows like what is returned. Along which axis a tensor holds the
+examples is seen by one copy more.
 
-Nobody is told. The step takes as many calls as the batch has examples, and the time that a step takes is not covered by
-the guarantee. An exception of the model's own, on a value that it does not take, still stops the loop.
+Nobody is told. The step takes as many calls as the batch has examples. Neither the time that it takes is covered by
+the guarantee nor what the model does outside of its modules: hooks, prints and warnings come with every call.
+
+An exception of the model's own, on a value that it does not take, still stops the loop: it cannot be told from a fault
+in the code or a lack of memory, after which a run that went on in silence would learn nothing, and the loss, which the
+loop computes, raises its own. A model that all copies of all examples are refused by is told so in the same way.
 """
 
 from __future__ import annotations
 
 import copy
 import random
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +143,9 @@ class Outset:
             if buffer is not None
         ]
         self._own = [(module, _rebuilt(_attributes(module))) for module in modules]
+        held = [value for _, own in self._own for value in _held(own)]
+        self._values += [(v, v.detach().clone(), v._version) for v in held if isinstance(v, Tensor)]
+        self._sources = [(source, _state(source)) for source in held if not isinstance(source, Tensor)]
 
     def restore(self) -> None:
         """Let all of it be as it was."""
@@ -151,12 +162,21 @@ class Outset:
                 with torch.no_grad():
                     buffer.copy_(value)
                 self._values[place] = buffer, value, buffer._version
+        for source, state in self._sources:
+            if isinstance(source, torch.Generator):
+                source.set_state(state)
+            elif isinstance(source, random.Random):
+                source.setstate(state)
+            else:
+                source.bit_generator.state = state
         for module, own in self._own:
             for name in _attributes(module).keys() - own.keys():
                 del module.__dict__[name]
             module.__dict__.update(_rebuilt(own))
 
 
+_SOURCES = (torch.Generator, random.Random, np.random.Generator)
+_DICTS = (dict, OrderedDict, defaultdict, Counter)
 _TORCHS = {*nn.Module().__dict__, "forward"}
 
 
@@ -166,10 +186,35 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 
 def _rebuilt(value: Any) -> Any:
-    """Return lists and dicts of their own, with the same in them."""
-    if type(value) is dict:
-        return {key: _rebuilt(entry) for key, entry in value.items()}
-    return [_rebuilt(entry) for entry in value] if type(value) is list else value
+    """Return containers and arrays of their own, with the same in them."""
+    if type(value) in _DICTS:
+        made = copy.copy(value)
+        made.update((key, _rebuilt(entry)) for key, entry in value.items())
+        return made
+    if type(value) is deque:
+        return deque(map(_rebuilt, value), value.maxlen)
+    if type(value) is list:
+        return [_rebuilt(entry) for entry in value]
+    return value.copy() if type(value) in (set, bytearray, np.ndarray) else value
+
+
+def _held(value: Any) -> Iterator[Any]:
+    """Yield the tensors without a gradient, and the generators, in what a module keeps."""
+    if type(value) in _DICTS:
+        for entry in value.values():
+            yield from _held(entry)
+    elif type(value) in (list, tuple, deque):
+        for entry in value:
+            yield from _held(entry)
+    elif isinstance(value, _SOURCES) or (type(value) is Tensor and not value.requires_grad):
+        yield value
+
+
+def _state(source: Any) -> Any:
+    """Return the state of a generator."""
+    if isinstance(source, torch.Generator):
+        return source.get_state()
+    return source.getstate() if isinstance(source, random.Random) else source.bit_generator.state
 
 
 def kept(model: nn.Module) -> list[tuple[nn.Module, str]]:
@@ -215,6 +260,7 @@ class GuardedForward:
             return self._once(given, named)
         # a model that reads no values is divided by no one's data
         before, calls = Outset(model if recorder.looks.divides else None), dict(recorder.calls)
+        values = _values(given, named) if recorder.looks.divides else tree_leaves((given, named))
         recorder.watching = True
         try:
             answer = self._once(given, named)
@@ -225,7 +271,7 @@ class GuardedForward:
         finally:
             recorder.watching = False
         recorder.calls = calls
-        return _Alone(recorder, model, self._once, given, named, before).answer()
+        return _Alone(recorder, model, self._once, (given, named), values, before).answer()
 
     def _once(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self.before is not None:
@@ -257,6 +303,19 @@ def _as_it_is(forward: Any) -> Any:
     return forward
 
 
+def _values(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """Return what a model is called with, tensors as they are before it changes them; refuse what hides examples."""
+    leaves = tree_leaves((given, named))
+    for leaf in leaves:
+        if not (leaf is None or isinstance(leaf, (Tensor, *_ALIKE))):
+            raise TypeError(
+                "This model takes other ways for some examples, and is then called with copies of each. So call it "
+                f"with tensors, in lists, tuples and dicts, beside numbers and texts that all examples have alike; got "
+                f"{type(leaf).__name__}."
+            )
+    return [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
 class _Alone:
     """One call of a model in which every example is computed among copies of itself, forward and back."""
 
@@ -265,12 +324,13 @@ class _Alone:
         recorder: Recorder,
         model: nn.Module,
         once: Callable[[tuple[Any, ...], dict[str, Any]], Any],
-        given: tuple[Any, ...],
-        named: dict[str, Any],
+        called: tuple[tuple[Any, ...], dict[str, Any]],
+        values: list[Any],
         before: Outset,
     ) -> None:
         self._recorder, self._model, self._once, self._before = recorder, model, once, before
-        self._leaves, self._form = tree_flatten((given, named))
+        self._leaves, self._form = tree_flatten(called)
+        self._values = values
         self._size = recorder.size or 0
         self._rows = recorder.following(self._leaves, self._form, self._size)
         self._moved = [place for place in self._rows if self._leaves[place].requires_grad]
@@ -278,19 +338,34 @@ class _Alone:
         self._number = recorder.turn()
 
     def answer(self) -> Any:
-        """Return what the model answers, with each example's own rows; so with what it keeps that has a gradient."""
+        """Return what the model answers, with each example's own rows; so with what it keeps that has a gradient.
+
+        An example whose copies the model does not take answers zeros, and adds nothing.
+        """
         self._axes = self._along()
-        rows: list[dict[Place, Tensor]] = []
+        known: dict[int, dict[Place, Tensor]] = {}
+        refused: Exception = RuntimeError("The model was called without an example.")
         with self._recorder.aside(self._size):
             for place in range(self._size):
-                answer, found, _ = self._call(place)
-                rows.append(
-                    {
-                        at: leaf.detach().select(axis, place)
-                        for at, leaf in found.items()
-                        if (axis := self._axes.get(at)) is not None and leaf.shape[axis] == self._size
-                    }
-                )
+                try:
+                    answer, found, _ = self._call(place)
+                except Exception as error:
+                    refused = error
+                    continue
+                known[place] = {
+                    at: leaf.detach().select(axis, place)
+                    for at, leaf in found.items()
+                    if (axis := self._axes.get(at)) is not None and leaf.shape[axis] == self._size
+                }
+            if not known:
+                raise refused
+            if len(known) < self._size:  # let the model be as a call leaves it that it takes
+                answer, *_ = self._call(next(iter(known)))
+        usual = next(iter(known.values()))
+        nothing = {at: torch.zeros_like(row) for at, row in usual.items()}
+        rows = [known.get(place, nothing) for place in range(self._size)]
+        for place in range(self._size):
+            self._recorder.divided(self._size)[place].void |= place not in known
         self._own = [at for at in rows[0] if all(at in row for row in rows)]
         joined = tuple(torch.stack([row[at] for row in rows], self._axes[at]) for at in self._own)
         answers: tuple[Tensor, ...] = _Joined.apply(  # type: ignore[no-untyped-call]
@@ -299,7 +374,6 @@ class _Alone:
         made = dict(zip(self._own, answers, strict=True))
         for module, name in kept(self._model):
             module.__dict__[name] = _filled(module.__dict__[name], (module, name), made)
-        self._recorder.divided(self._size)
         return _filled(answer, None, made)
 
     def back(self, gradients: tuple[Tensor | None, ...]) -> list[Tensor]:
@@ -310,6 +384,8 @@ class _Alone:
         recorder.passed(self._number)
         try:
             for place, own in enumerate(owns):
+                if own.void:
+                    continue
                 with recorder.aside(self._size), torch.enable_grad():
                     _, found, entered = self._call(place)
                     pairs = [
@@ -330,11 +406,19 @@ class _Alone:
 
     def _along(self) -> dict[Place, int]:
         """Return the axes of the examples in what the model answers: those that one copy more makes longer."""
-        with self._recorder.aside(self._size):
-            _, usual, _ = self._call(0)
+        refused: Exception = RuntimeError("The model was called without an example.")
+        for place in range(self._size):
+            try:
+                with self._recorder.aside(self._size):
+                    _, usual, _ = self._call(place)
+                break
+            except Exception as error:
+                refused = error
+        else:
+            raise refused
         try:
             with self._recorder.aside(self._size + 1):
-                _, longer, _ = self._call(0, more=1)
+                _, longer, _ = self._call(place, more=1)
         except Exception:  # a model for batches of this size alone
             return {at: 0 for at, leaf in usual.items() if leaf.ndim and len(leaf) == self._size}
         found = {}
@@ -350,9 +434,9 @@ class _Alone:
 
         Return the answer, its tensors with those that are kept, and the copies that have a gradient.
         """
-        leaves = list(self._leaves)
+        leaves = list(self._values)
         for row in self._rows:
-            leaf = self._leaves[row].detach()
+            leaf = leaves[row].detach()
             copies = leaf[place : place + 1].expand(self._size + more, *leaf.shape[1:])
             leaves[row] = copies.clone(memory_format=torch.contiguous_format)
         entered = [leaves[row].requires_grad_() for row in self._moved]
@@ -382,6 +466,7 @@ def _filled(value: Any, attribute: tuple[nn.Module, str] | None, made: dict[Plac
 
 
 _KINDS = ("cpu", "cuda")
+_ALIKE = (bool, int, float, complex, str, bytes, np.generic, Enum, torch.dtype, torch.device)  # for all examples
 
 
 @contextmanager
