@@ -282,6 +282,11 @@ def test_a_domain_of_its_own() -> None:
         ToyMonth(1.0, nz.Categorical(12))
 
 
+def test_a_delta_that_cannot_be_summed_says_why() -> None:
+    with pytest.raises(ValueError, match=r"reports of toy-category are not listed by it\. .* a method dissect"):
+        nz.exact_delta(ToyCategory(1.0, nz.Categorical(3)), 0.5)
+
+
 def test_what_fits() -> None:
     for domain, name in ((nz.Interval(), "toy-number"), (nz.Categorical(3), "toy-category"), (nz.Box(2), "toy-vector")):
         assert name in {one.name for one in fits(domain) if one}

@@ -370,9 +370,10 @@ def _complete(mechanism: Mechanism) -> list[_Laws]:
         each = combinations(mechanism.witnesses()[0], 2)
         laws = [_Laws.build(mechanism, Cells.constant(pair, every, weights)) for pair in each]
     if not laws or not all(pair.cells.complete for pair in laws):
+        why = "are too many to sum over" if laws else "are not listed by it"
         raise ValueError(
-            f"The reports of {mechanism.name} are too many to sum over. For a mechanism made of several, ask the "
-            "accountant; else give it a method dissect, as noisette.cells.Dissected describes."
+            f"The reports of {mechanism.name} {why}. For a mechanism made of several, ask the accountant; else give "
+            "it a method dissect, as noisette.cells.Dissected describes."
         )
     for pair in laws:
         pair.check(mechanism.name)
