@@ -73,9 +73,11 @@ def test_autocast_and_a_scaler_that_does_nothing():
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of the tracer
-def test_a_model_compiled_afterwards_trains_as_it_would():
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])  # the second as inductor, which needs a compiler of C++
+def test_a_model_compiled_afterwards_trains_as_it_would(backend):
+    torch.compiler.reset()
     private = start()
-    compiled = torch.compile(private.model, backend="eager")
+    compiled = torch.compile(private.model, backend=backend)
     torch.testing.assert_close(train(private, compiled), train(start()))
 
 

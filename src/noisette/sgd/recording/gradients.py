@@ -310,6 +310,12 @@ def _takes_first(layer: nn.Module, *names: str) -> bool:
     return any(one.kind is one.POSITIONAL_OR_KEYWORD and names == (one.name,) for one in first)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # compiled code takes plain tensors alone
+def _unfollowed(given: Any, named: Any) -> Any:
+    """Return arguments without tensors that write down what is done with them."""
+    return tree_map(plain, (given, named))
+
+
 class _Inlet:
     """Before the whole model: how many examples it is called with. In a copy of the model it does nothing.
 
@@ -325,8 +331,8 @@ class _Inlet:
         if recorder is None or recorder.plain:
             return None
         usual = len(given) == 1 and type(given[0]) is Tensor and not named  # to look through a tree takes longer
-        if not usual and not torch.compiler.is_compiling():
-            given, named = tree_map(plain, (given, named))
+        if not usual:
+            given, named = _unfollowed(given, named)
         if not (model.training and torch.is_grad_enabled()):
             return given, named
         leaves = given if usual else tree_leaves((given, named))
