@@ -98,6 +98,8 @@ def test_every_form_of_table_is_the_same_answers(survey: nz.Survey) -> None:
         people.to_dict("list"),
         {name: people[name].to_numpy() for name in people},
         people.to_dict("records"),
+        people.set_index("region"),
+        people.set_index(["sex", "age"]),
     ]
     made = [survey.privatize(form, rng=3) for form in forms]
     assert all(one == made[0] for one in made)

@@ -392,7 +392,8 @@ def _opened(data: Any, optional: Container[str]) -> tuple[list[str], Any]:
         twice = data.columns[data.columns.duplicated()].tolist()
         if twice:
             raise ValueError(f"The data has two columns named {twice[0]!r}. Rename one.")
-        return [name for name in data.columns if isinstance(name, str)], lambda name: data[name]
+        named = [name for name in (*data.columns, *data.index.names) if isinstance(name, str)]
+        return named, lambda name: data[name] if name in data.columns else data.index.get_level_values(name)
     if arrow is not None and isinstance(data, arrow.RecordBatch):
         data = arrow.Table.from_batches([data])
     elif hasattr(data, "__arrow_c_stream__"):  # what other libraries have for tables
