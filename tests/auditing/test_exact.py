@@ -16,6 +16,7 @@ import pytest
 
 import noisette as nz
 from noisette.auditing.exact import NotALaw, _visible
+from noisette.auditing.pairs import turned
 from noisette.cells import Cells, Dissected, log_above
 from noisette.guarantees import gaussian_delta
 from noisette.mechanisms._base import Lattice, Points
@@ -618,3 +619,18 @@ def test_an_empty_run_and_one_that_never_falls() -> None:
     for line in ([0.0, 0.0], [0.0, 0.5]):
         with pytest.raises(NotALaw, match="does not fall"):
             _visible(np.asarray(line), 0.0, math.inf)
+
+
+def test_pairs_are_turned_where_vectors_of_numbers_differ() -> None:
+    """Two values exchange one entry; one that the domain does not hold is left out, and nothing else has entries."""
+    box = nz.DuchiBox(1.0, dims=3)
+    first, second = np.asarray([1.0, -1.0, 0.5]), np.asarray([1.0, 1.0, -0.5])
+    found = [(own.tolist(), other.tolist()) for own, other in turned(box, (first, second))]
+    assert found == [([1.0, 1.0, 0.5], [1.0, -1.0, -0.5]), ([1.0, -1.0, -0.5], [1.0, 1.0, 0.5])]
+    assert (first.tolist(), second.tolist()) == ([1.0, -1.0, 0.5], [1.0, 1.0, -0.5])
+    ball = nz.PrivUnitG(1.0, dims=2)
+    assert list(turned(ball, (np.asarray([0.9, 0.1]), np.asarray([-0.1, 0.9])))) == []  # one of them is too long
+    assert list(turned(nz.Laplace(1.0), (0.5, -0.5))) == []
+    assert list(turned(nz.Laplace(1.0), (np.asarray(0.5), np.asarray(-0.5)))) == []
+    chosen = nz.PrivSet(1.0, nz.Selection(5, 2))
+    assert list(turned(chosen, (np.asarray([0, 1]), np.asarray([2, 3])))) == []
