@@ -1037,6 +1037,15 @@ def test_a_column_of_something_else_is_named(asked: Any, column: Any, message: s
         nz.Survey([asked], epsilon=1.0).privatize({"c": column})
 
 
+def test_periods_of_pandas_are_dates_and_no_numbers() -> None:
+    days = pd.period_range("2000-01-01", periods=3, freq="D")
+    dates, numbers = nz.Number("day", "1999-01-01", "2001-01-01"), nz.Number("day", 0, 100_000)
+    for held in (days, pd.Series(days), pd.Series(days).array):
+        assert dates.column(columns_of({"day": held}, [dates], [])).tolist() == [10957, 10958, 10959]
+        with pytest.raises(ValueError, match=r"holds timestamp\[[nu]s\], not numbers"):
+            numbers.column(columns_of({"day": held}, [numbers], []))
+
+
 def test_times_may_have_parts_of_a_second() -> None:
     asked = nz.Number("c", "06:00", "12:00", optional=True)
     found = asked.column(columns_of({"c": ["08:30:15.5", None, "08:30"]}, [asked], []))

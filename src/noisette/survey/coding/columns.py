@@ -308,6 +308,9 @@ class Columns:
         if not isinstance(held, pa.Array):
             if isinstance(held, np.ndarray) and held.ndim != 1:
                 raise ValueError(f"Expected one value a person in column {name!r}, got an array of {held.shape}.")
+            pandas = sys.modules.get("pandas")
+            if pandas is not None and isinstance(getattr(held, "dtype", None), pandas.PeriodDtype):
+                held = pandas.PeriodIndex(held).to_timestamp()  # Arrow would take numbers that count periods
             try:
                 held = pa.array(held, from_pandas=True)
             except (pa.ArrowException, OverflowError, TypeError, ValueError):  # of several kinds: looked up as texts
