@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from noisette.aggregation import Table
+from noisette.aggregation._arrow import as_numbers, as_text
 
 
 def _write(folder: Path, text: str | bytes, name: str = "people.csv") -> Path:
@@ -185,3 +187,11 @@ def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
     few, before, many, after = map(int, output.split())
     assert (few, many) == (500_000, 3_000_000)
     assert (after - before) / 1024 < 40
+
+
+def test_periods_of_pandas_are_no_numbers(tmp_path: Path) -> None:
+    pd.DataFrame({"day": pd.period_range("1971-01-01", periods=3, freq="D")}).to_parquet(tmp_path / "days.parquet")
+    batch = next(Table.open(tmp_path / "days.parquet").batches())
+    for read in (as_numbers, as_text):
+        with pytest.raises(ValueError, match=r"row 1 holds extension<pandas\.period"):
+            read(batch.column(0), lambda row: f"row {row + 1}")

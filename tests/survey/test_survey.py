@@ -1040,7 +1040,7 @@ def test_a_column_of_something_else_is_named(asked: Any, column: Any, message: s
 def test_periods_of_pandas_are_dates_and_no_numbers() -> None:
     days = pd.period_range("2000-01-01", periods=3, freq="D")
     dates, numbers = nz.Number("day", "1999-01-01", "2001-01-01"), nz.Number("day", 0, 100_000)
-    for held in (days, pd.Series(days), pd.Series(days).array):
+    for held in (days, pd.Series(days), pd.Series(days).array, pa.array(days), pa.chunked_array([pa.array(days)])):
         assert dates.column(columns_of({"day": held}, [dates], [])).tolist() == [10957, 10958, 10959]
         with pytest.raises(ValueError, match=r"holds timestamp\[[nu]s\], not numbers"):
             numbers.column(columns_of({"day": held}, [numbers], []))

@@ -34,7 +34,7 @@ def as_text(column: Any, place: Callable[[int], str]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    text = compute.utf8_trim_whitespace(_plain(column).cast(pa.string()))
+    text = compute.utf8_trim_whitespace(_plain(column, place).cast(pa.string()))
     empty = np.asarray(compute.fill_null(compute.equal(text, ""), True))
     if empty.any():
         raise ValueError(f"{place(int(np.argmax(empty)))}: the value is missing. {IMPUTE}")
@@ -45,7 +45,7 @@ def as_numbers(column: Any, place: Callable[[int], str]) -> FloatArray:
     """Return a column of Arrow as numbers, or name the first value that is none or missing."""
     import pyarrow as pa
 
-    column = _plain(column)
+    column = _plain(column, place)
     try:
         numbers = column.cast(pa.float64(), safe=False)
     except pa.ArrowInvalid:
@@ -58,10 +58,12 @@ def as_numbers(column: Any, place: Callable[[int], str]) -> FloatArray:
     return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _plain(column: Any) -> Any:
-    """Return a column without a dictionary."""
+def _plain(column: Any, place: Callable[[int], str]) -> Any:
+    """Return a column without a dictionary; refuse types such as periods of pandas, held as numbers that count them."""
     import pyarrow as pa
 
+    if isinstance(column.type, pa.BaseExtensionType):
+        raise ValueError(f"{place(0)} holds {column.type}, not numbers or texts. Turn it into some first.")
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

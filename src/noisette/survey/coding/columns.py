@@ -308,9 +308,6 @@ class Columns:
         if not isinstance(held, pa.Array):
             if isinstance(held, np.ndarray) and held.ndim != 1:
                 raise ValueError(f"Expected one value a person in column {name!r}, got an array of {held.shape}.")
-            pandas = sys.modules.get("pandas")
-            if pandas is not None and isinstance(getattr(held, "dtype", None), pandas.PeriodDtype):
-                held = pandas.PeriodIndex(held).to_timestamp()  # Arrow would take numbers that count periods
             try:
                 held = pa.array(held, from_pandas=True)
             except (pa.ArrowException, OverflowError, TypeError, ValueError):  # of several kinds: looked up as texts
@@ -318,7 +315,10 @@ class Columns:
         if isinstance(held, pa.ChunkedArray):
             held = held.combine_chunks()
         if isinstance(held, pa.ExtensionArray):
-            held = held.storage
+            if held.type.extension_name == "pandas.period":
+                held = pa.array(held.to_pandas().dt.to_timestamp())
+            elif pa.types.is_nested(held.storage.type):  # such as a tensor of Arrow
+                held = held.storage
         return held.cast(pa.string()) if pa.types.is_string_view(held.type) else held
 
     def _check_finite(self, values: FloatArray, name: str) -> None:
