@@ -15,7 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution
 import noisette as nz
 from noisette._validate import FloatArray
 from noisette.accounting import compose, gdp_epsilon, gdp_mu
-from noisette.accounting.composition import epsilon_at, repeated
+from noisette.accounting._numbers import least_above
 
 DELTA = 1e-5
 LEVELS = 256
@@ -53,6 +53,29 @@ def published(epsilon: float, noise: str, dims: tuple[int, ...], weights: Any = 
         )
 
 
+def _composed(distribution: Any, times: int, truncated: float = 1e-15) -> Any:
+    """Compose losses with themselves, a thousand at a time: dp-accounting then keeps fewer of them."""
+    if times <= 1000:
+        return distribution.self_compose(times, tail_mass_truncation=truncated)
+    rounds, rest = divmod(times, 1000)
+    whole = _composed(distribution.self_compose(1000, tail_mass_truncation=truncated), rounds, truncated)
+    return whole.compose(_composed(distribution, rest, truncated), truncated) if rest else whole
+
+
+def _epsilon_of(distribution: Any, delta: float) -> float:
+    """Return the epsilon of composed losses; a millionth of delta covers the rounding of Fourier transforms.
+
+    dp-accounting's own inversion adds up exp(-loss), which float64 cannot hold for losses above 700.
+    """
+    usable = delta * (1 - 1e-6)
+    found = float(distribution.get_epsilon_for_delta(usable))
+    if found < 500 or math.isinf(found):
+        return found
+    return least_above(
+        lambda e: float(distribution.get_delta_for_epsilon(e)) <= usable, 0.0, found, guess=found * 0.999, trust=1e-3
+    )
+
+
 @cache
 def tldp_epsilon(epsilon: float, noise: str, entries: int) -> float:
     """Return the epsilon that holds at delta = 1e-5 for so many entries of TLDP that change from one end to the other.
@@ -72,7 +95,7 @@ def tldp_epsilon(epsilon: float, noise: str, entries: int) -> float:
         one = privacy_loss_distribution.from_two_probability_mass_functions(
             lower, upper, value_discretization_interval=mean / 1000, symmetric=True
         )
-        found = float(epsilon_at(repeated(one, entries), DELTA))
+        found = _epsilon_of(_composed(one, entries), DELTA)
     return min(found, entries * mechanism.guarantee.epsilon)
 
 
