@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+import noisette as nz
 from noisette.core import Estimate
 from noisette.survey.estimation import comparing
 from noisette.survey.estimation.comparing import (
@@ -154,3 +155,30 @@ def test_sides_gather_estimates_row_by_row() -> None:
         a, b = side.value[row], other.value[row]
         assert low[row] == pytest.approx(b - a - math.hypot(b - b_low, a_high - a))
         assert high[row] == pytest.approx(b - a + math.hypot(b_high - b, a - a_low))
+
+
+def test_a_difference_that_nobody_asked_about_is_refused() -> None:
+    asked = [nz.Number("x", 0, 10), nz.Choice("c", ["a", "b"]), nz.Text("t", 4)]
+    plan = nz.Survey(asked, epsilon=1.0, groups={"g": ["u", "v"]}).plan(users=1000)
+    for differences, wrong in (
+        ({"y": 0.1}, "differences of x, c, got 'y'"),
+        ({"t": 0.1}, "got 't'"),
+        ({"x": math.nan}, "differences=nan to be finite"),
+        ({"x": -math.inf}, "to be finite"),
+        (math.inf, "to be finite"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            plan.compare("g", differences)
+    wide: list[tuple[dict[str, float], str]] = [({"x": -1.0}, "and >= 0"), ({"x": math.nan}, "finite")]
+    for spread, wrong in (*wide, ({"y": 1.0}, "spread of x, c")):
+        with pytest.raises(ValueError, match=wrong):
+            plan.compare("g", 0.1, spread=spread)
+    assert len(plan.compare("g", {"x": -1.0}, spread={"x": 0.0})) == 1
+
+
+@pytest.mark.parametrize("what", [{}, 5, [1, 2], {"a": 1}])
+def test_what_are_no_results_is_not_compared(what: Any) -> None:
+    survey = nz.Survey([nz.Number("x", 0, 1)], epsilon=1.0)
+    results = survey.estimate(survey.privatize({"x": [0.5, 0.5]}, rng=1))
+    with pytest.raises(TypeError, match="Expected a public group, other results, or several results by name"):
+        results.compare(what)

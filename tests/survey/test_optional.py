@@ -128,6 +128,9 @@ def test_no_answer_and_texts_that_nobody_may_give_are_never_shown() -> None:
     assert results["t"].top()["text"].tolist() == ["ab"]
     assert results["t"].chosen() == ["ab"]
     assert results["t"].response_rate == pytest.approx(0.7, abs=0.02)
+    for many in (0, 1001, 2.5):
+        with pytest.raises((TypeError, ValueError), match=f"texts={many}"):
+            results["t"].top(many)  # type: ignore[arg-type]
 
 
 def test_nothing_chosen_is_an_answer_and_nothing_said_is_none(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -125,6 +127,7 @@ def test_a_private_choice_of_known_shares() -> None:
         ({}, "known shares"),
         ({"region": {"north": 1.0}}, "a share for each value of 'region'"),
         ({"region": {"north": 0.9, "south": 0.3}}, "add up to 1"),
+        ({"region": {"north": math.nan, "south": 0.5}}, "add up to 1, got .*nan"),
         ({"town": {"a": 1.0}}, "to be a public group"),
         ({"d": {"v": 0.5, "o": 0.5}, "region": {"north": 0.5, "south": 0.5}}, "'d' alone"),
     ],

@@ -129,12 +129,19 @@ class SurveyPlan:
         for share, what in ((alpha, "alpha"), (power, "power")):
             if not 0 < _validate.number(share, what) < 1:
                 raise ValueError(f"Expected {what}={share!r} in (0, 1).")
+        told = [one.name for one in survey.topics if one.tells != "texts"]  # which texts there are is not known before
+        for given, what, least in ((differences, "differences", -math.inf), (spread or {}, "spread", 0.0)):
+            for own, value in given.items() if isinstance(given, Mapping) else [(None, given)]:
+                if own not in (None, *told):
+                    raise ValueError(f"Expected {what} of {_validate.few(told) or 'no question'}, got {own!r}.")
+                if not least <= _validate.number(value, what) < math.inf or math.isinf(value):
+                    raise ValueError(f"Expected {what}={value!r} to be finite{' and >= 0' if least == 0 else ''}.")
         z, wanted = float(ndtri(1 - alpha / 2)), float(ndtri(power))
         found = {(row.question, row.quantity, row.group): row.std_error for row in self.rows}
         rows = []
         for one in survey.topics:
             if one.tells == "texts" or (isinstance(differences, Mapping) and one.name not in differences):
-                continue  # which texts there are is not known before
+                continue
             for quantity, signal in zip(one.estimated, one.signals.tolist(), strict=True):
                 gap = differences[one.name] if isinstance(differences, Mapping) else differences * signal
                 differ = (spread or {}).get(one.name, signal if one.tells == "shares" else signal / math.sqrt(3))

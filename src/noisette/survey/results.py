@@ -228,8 +228,8 @@ class Results(Mapping[str, "Answer"]):
             if private := within(self.survey, what):
                 return compared_within(private, self, level, correct)
             return compared(self.by(what), level, correct, looks, repr(what))
-        arms = {"this": self, "other": what} if isinstance(what, Results) else dict(what)
-        if not all(isinstance(one, Results) for one in arms.values()):
+        arms = {"this": self, "other": what} if isinstance(what, Results) else what
+        if not isinstance(arms, Mapping) or not arms or not all(isinstance(one, Results) for one in arms.values()):
             raise TypeError("Expected a public group, other results, or several results by name to compare with.")
         return compared(arms, level, correct, looks, f"{', '.join(arms)}")
 

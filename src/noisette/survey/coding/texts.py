@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from noisette import _validate
 from noisette._bounded import inverted
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
@@ -123,7 +124,8 @@ class OptionalText(TextItem):
 
     def found(self, mechanism: Any, sums: IntArray, texts: int, *, apart: bool = False) -> Found:
         """Return what is found but for no answer, with shares among those who answered."""
-        made = search(mechanism, sums, min(texts + 1, MOST_TEXTS), apart=apart)
+        most = _validate.integer(texts, "texts", low=1, high=MOST_TEXTS)
+        made = search(mechanism, sums, min(most + 1, MOST_TEXTS), apart=apart)
         own: Texts = self.question.domain
         rows = np.asarray([text == text.strip() and own.fault(text) is None for text in made.texts], dtype=bool)
         return FoundAmong.of(made, rows, texts, self._rate(mechanism, sums))

@@ -101,7 +101,7 @@ def _margin(survey: Survey, name: str, shares: Any) -> dict[str, float]:
     if not isinstance(shares, Mapping) or set(shares) != set(labels):
         raise ValueError(f"Expected a share for each value of {name!r}, {list(labels)}, got {shares!r}.")
     found = {label: _validate.number(shares[label], f"share of {label}") for label in labels}
-    if min(found.values()) < 0 or abs(sum(found.values()) - 1) > _NEAR_ONE:
+    if min(found.values()) < 0 or not abs(sum(found.values()) - 1) <= _NEAR_ONE:  # also where one is not a number
         raise ValueError(f"Expected shares of {name!r} >= 0 that add up to 1, got {dict(shares)}.")
     return found
 
