@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from experiments.federated import glyphs, headline, ldpfl, ldpvec, simulation
+from experiments.federated.ldpfl import figures
+from experiments.federated.ldpfl import lines as ldpfl_lines
 from experiments.federated.ldpvec import studies
 from experiments.federated.ldpvec.descent import Descent, Network, descend
 from experiments.federated.ldpvec.studies import far_better, numbers, published_epsilon
@@ -63,6 +65,57 @@ def test_a_report_of_each_user_teaches_and_less_noise_teaches_more(tmp_path):
     assert mixed[4] < local[4] < local[6]
     assert local[4] > 30  # a tenth are right by chance; 1,000 test images
     assert 0 < mixed[2] < local[2] == 8
+
+
+@pytest.mark.needs_data
+def test_a_small_vgg_and_its_parts_run(tmp_path):
+    own = run(ldpfl, "vgg", tmp_path)
+    (label, _, clean, *rest), (_, claimed, noisy, cost, held) = own["rows"]
+    assert (label, rest, claimed) == ("no noise", [0, None], 60.37)
+    assert cost == pytest.approx(clean - noisy)
+    assert held > 10 * 33_834  # a budget of ten for each weight, and two rounds
+    parts = run(ldpfl, "vgg-parts", tmp_path)
+    assert parts["finding"].startswith("After one round without noise: torch's initial weights")
+    assert [row[1:4] for row in parts["rows"]] == [[0.1, 1, 2], [0.05, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("clean", "found", "said"),
+    [
+        (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0}, "Adaptive beats ±1; rest open"),
+        (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 46.0}, "Too small to judge"),  # as seeds may differ
+        (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0, "±1, ε = 5": 30.0}, "Too small to judge"),
+        (50.0, {"adaptive, ε = 10": 48.0, "±0.1, ε = 10": 34.0}, "Too small to judge"),  # not the paper's
+        (12.0, {"adaptive, ε = 10": 14.0, "±1, ε = 10": 10.0}, "Too small to judge"),
+    ],
+)
+def test_a_range_is_judged_where_the_network_has_learned(clean, found, said):
+    rows = [{"range and ε of a weight": label, "LDP-FL %": score} for label, score in found.items()]
+    assert ldpfl_lines._widest(clean, rows) == said
+
+
+def test_images_are_mirrored_where_a_network_learns_and_nowhere_else():
+    torch.manual_seed(1)
+    network, images = figures._vgg(), torch.rand(40, 3, 32, 32) - 0.5
+    with torch.no_grad():
+        once, again, turned = (network(batch) for batch in (images, images, images.flip(3)))
+    assert torch.equal(once, again)
+    learned = network(images).detach()
+    as_they_are, mirrored = (torch.isclose(learned, told, atol=1e-3).all(dim=1) for told in (once, turned))
+    assert bool((as_they_are | mirrored).all())
+    assert 5 < int(mirrored.sum()) < 35  # 4e-7 by chance
+    plain = figures._vgg(mirrored=False)
+    assert torch.allclose(plain(images).detach(), plain(images).detach())
+
+
+def test_initial_weights_of_the_vgg_keep_the_size_of_what_goes_through():
+    torch.manual_seed(1)
+    for wide, share in ((True, 2.0), (False, 1 / 3)):  # of a layer's variance by He et al. 2015, and of torch's own
+        for layer in figures._vgg(wide=wide):
+            if isinstance(layer, nn.Conv2d):
+                drawn, fan = layer.weight.detach(), layer.weight[0].numel()
+                assert float(drawn.var()) * fan == pytest.approx(share, rel=0.2)
+                assert float(drawn.abs().max()) <= (3 * share / fan) ** 0.5 * (1 + 1e-6)  # even, no tails
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 8.0])
