@@ -22,6 +22,7 @@ from noisette.sgd.noise.geodp import Geo
 from noisette.sgd.noise.perturbation import GaussianPerturbation, Layered, Perturbation
 from noisette.sgd.noise.tensor import TensorPerturbation
 from noisette.sgd.optimizer import PrivateOptimizer
+from noisette.sgd.recording._heap import keep_freed
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.models import check_model
 from noisette.sgd.recording.verification import check_batch, check_call, check_gradients
@@ -152,6 +153,7 @@ def make_private(
             stacklevel=2,
         )
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
+    keep_freed()
     check_model(model)
     whole, shared, example, looks = check_gradients(model, private_loader)
     recorder = Recorder(model, whole)

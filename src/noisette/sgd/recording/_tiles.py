@@ -25,7 +25,6 @@ from torch import Tensor
 
 from noisette.mechanisms._compiled import compiled
 from noisette.mechanisms._team import Loop, in_parts
-from noisette.sgd.recording import _room
 
 _WIDE = bool(get_host_cpu_features().get("avx512f", False))
 _REGISTER = 64 if _WIDE else 32  # bytes
@@ -221,7 +220,7 @@ def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
     """
     height, width = left.shape[2], right.shape[2]
     vectors = vectors_of(height, width, left.element_size())
-    made = _room.empty((len(left), height, width), left)
+    made = left.new_empty(len(left), height, width)
     one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
     size = one.size * width // PER_NUMBER
     share(_filling, vectors, one, other, out, places=len(one), size=size)

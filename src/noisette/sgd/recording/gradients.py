@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from noisette.sgd.recording import _pools, _products, _room, layers
+from noisette.sgd.recording import _pools, _products, layers
 from noisette.sgd.recording.alone import Beside, Filled, GuardedForward, Nothing, Own, Uneven, kept
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
@@ -339,7 +339,6 @@ class _Inlet:
         found = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
         recorder.given = recorder.size = next((tensor.shape[0] for tensor in found), None)
         if recorder.notes.called(recorder.given):
-            recorder.room.clear()  # a look has its own use for memory
             recorder.look(given, named)
             recorder.following(*tree_flatten((given, named)), recorder.given)
         if not recorder.verified:
@@ -469,7 +468,6 @@ class Recorder:
         self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
-        self.room = _room.Room()  # for gradients that are formed in a backward pass
         self.planned = _PLANNED  # examples of a call that memory is planned for, a public number
         self.layers: dict[str, nn.Module] = {}
         self._owned: dict[str, dict[str, nn.Parameter]] = {}
@@ -615,7 +613,7 @@ class Recorder:
         self._passes.add(number)
         early = None
         if self.calls.get(name) == 1 and name not in self._early and not self.copying and self._owns is None:
-            with torch.no_grad(), _room.lent(self.room):
+            with torch.no_grad():
                 early = layers.formed_early(self.layers[name], (entered, gradient))
         if early is None:
             self._uses[name].append((entered, gradient))
@@ -799,7 +797,6 @@ class Recorder:
     def remove(self) -> None:
         """Give the model its own layers back."""
         self.clear()
-        self.room.clear()
         self.notes.finish()  # a tape that is open holds outputs, and they hold this: no one else would let go of it
         if self.guarded is not None:
             self.guarded.remove()

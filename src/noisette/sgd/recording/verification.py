@@ -16,10 +16,8 @@ The loss is a sum over all outputs, so that no axis of the output is taken for t
 from __future__ import annotations
 
 import copy
-import ctypes
 import inspect
 import random
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -34,6 +32,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from noisette.sgd.recording._heap import give_back
 from noisette.sgd.recording.alone import copied, kept
 from noisette.sgd.recording.gradients import Looks, NotApart, Recorder, whole_numbers
 from noisette.sgd.recording.layers import Part
@@ -41,6 +40,7 @@ from noisette.sgd.recording.models import calling_parent
 from noisette.sgd.recording.tape import differ
 
 _EXAMPLES = 3
+_LARGE = 1 << 18  # numbers of a parameter whose gradients are felt in memory
 _MIXED = (
     "a layer mixes the examples of a batch, or takes another axis for theirs, so no gradient is one example's own. "
     "Take that layer out, or let it work on each example, with examples along the first axis."
@@ -87,7 +87,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
             return whole, shared, whole_numbers(batches[1]), looks
-        _give_back()
+        give_back()
         first: NotApart | NotSeparate | None = None
         while True:
             try:
@@ -103,7 +103,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
             try:
                 _check_copy(model, twin, called, batches, other, alike, whole, shared, looks)
                 del twin
-                _give_back()
+                give_back()
                 return whole, shared, whole_numbers(batches[1]), looks
             except (NotApart, NotSeparate) as error:
                 first = first or error
@@ -159,7 +159,7 @@ def check_call(
                 _recorded(_twin(model).train(), rest[0], alike, torch.get_rng_state(), whole, found, looks=seen)
         looks.join(seen)
         del twin, batches, other, alike, rest
-    _give_back()
+    give_back()
     return True
 
 
@@ -193,7 +193,7 @@ def check_batch(
         except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
             return  # the call itself tells what is wrong, if anything is
         finally:
-            _give_back()  # what two calls took would lie in pieces between what training keeps
+            give_back()  # what two calls took would lie in pieces between what training keeps
     kept = torch.arange(examples) % 2 == 1
     for place in first.rows.keys() & second.rows.keys():  # an axis is that of the examples if along it nothing changed
         if all(differ(*pair, 0, kept) for pair in zip(first.rows[place], second.rows[place], strict=True)):
@@ -383,7 +383,7 @@ def _compare(
     """Compare recorded gradients with plain ones, and those of single examples with those of batches of one."""
     near = 1e-6 if precision == torch.float64 else 1e-2
     model.train()
-    _give_back()
+    give_back()
     batches, other = [_converted(batch, precision) for batch in batches], _converted(other, precision)
     state = torch.get_rng_state()
     sizes = _plain(model, called, batches[0], state, lambda _, gradient: _largest(gradient))
@@ -404,13 +404,16 @@ def _compare(
                 "spectral_norm, change it. Call the layer itself, take weight_norm, or leave it out of training by "
                 "requires_grad_(False).",
             )
-    _give_back()
+    give_back()
     exchanged = _recorded(model, called, other, state, whole, shared)
-    still = all(
-        _alike(exchanged.total(name, place), recorded.total(name, place), near, small)
-        for name in sizes
-        for place in range(_EXAMPLES - 1)
-    )
+    before = recorded
+
+    def unmoved(name: str, place: int) -> bool:
+        same = _alike(exchanged.total(name, place), before.total(name, place), near, small)
+        _let_go(before.parameters[name])
+        return same
+
+    still = all(unmoved(name, place) for name in sizes for place in range(_EXAMPLES - 1))
     for layer in model.modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.eval()
@@ -544,6 +547,8 @@ def _plain(
         gradient, parameter.grad = parameter.grad, None
         with torch.no_grad():
             found[name] = see(name, torch.zeros_like(parameter) if gradient is None else gradient)
+        gradient = None
+        _let_go(parameter)
 
     handles = [
         parameter.register_post_accumulate_grad_hook(partial(take, name))  # type: ignore[no-untyped-call]
@@ -711,19 +716,18 @@ def _alike(mine: Tensor, theirs: Tensor, near: float, small: float) -> bool:
     return not _largest(mine.sub_(theirs)) > max(near * size, small)
 
 
+def _let_go(parameter: Tensor) -> None:
+    """Give back the memory of gradients that were compared, where it is large: others would come to lie beside it."""
+    if parameter.numel() >= _LARGE:
+        give_back()
+
+
 def _largest(values: Tensor) -> float:
     """Return the size of the largest number, 0 where there is none."""
     if not values.numel():
         return 0.0
     low, high = values.aminmax()
     return max(-float(low), float(high))
-
-
-def _give_back() -> None:
-    """Let the system have memory that was freed: copies of a model would else stay with the process for good."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:  # glibc's; others do without
-        trim(0)
 
 
 @contextmanager
