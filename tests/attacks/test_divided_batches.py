@@ -553,7 +553,7 @@ def test_a_model_with_gates_takes_examples_as_tensors(enclose):
     """Copies of one example cannot be made of others: a step stopped where one person's data divided it. Now all do."""
     private = start(Opening(if_any))
     for rare in ([], [2]):
-        with pytest.raises(TypeError, match=r"ways for some examples.*got (Enclosed|ndarray)"):
+        with pytest.raises(TypeError, match=r"ways for some examples, and those in a (Enclosed|ndarray) cannot"):
             private.model(enclose(batch(rare)))
 
 

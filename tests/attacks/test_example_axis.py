@@ -503,3 +503,53 @@ def test_an_axis_that_is_exchanged_in_the_loop_is_refused():
     with pytest.raises(RuntimeError, match="Layers saw 7 rows"):
         private.optimizer.step()
     assert private.optimizer.steps == 0
+
+
+class Hidden:
+    """A batch in an object of its own."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+
+class Centred(nn.Module):
+    """Subtracts the mean of the batch, wherever it takes the batch from."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.batch = nn.Linear(4, 3), None
+
+    def forward(self, given=None):
+        batch = self.batch if given is None else given.batch
+        return self.layer(batch["a"] - batch["a"].mean(0))
+
+
+class Named(Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, place):
+        return {"a": torch.full((4,), float(place)), "label": torch.tensor(0)}
+
+
+@pytest.mark.parametrize("hide", ["in an object", "in the model"])
+def test_a_model_that_nobody_could_verify_is_not_trained(hide):
+    """Without a tensor in its arguments a model was never verified: one that mixes its examples trained in silence."""
+    model = Centred()
+    model, optimizer, loader = sgd.make_private(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        DataLoader(Named(), batch_size=8),
+        target=(3.0, 1e-5),
+        epochs=1,
+        rng=1,
+    )
+    batch = next(batch for batch in loader if len(batch["a"]) > 1)
+    before = model.layer.weight.clone()
+    with pytest.raises((TypeError, RuntimeError), match=r"cannot be told apart|could not be verified"):  # noqa: PT012
+        if hide == "in the model":
+            model.batch = batch
+        out = model() if hide == "in the model" else model(Hidden(batch))
+        nn.functional.cross_entropy(out, batch["label"]).backward()
+        optimizer.step()
+    assert torch.equal(before, model.layer.weight)

@@ -299,6 +299,8 @@ class PrivateOptimizer(Optimizer):
     def _source(self) -> bool:
         """Tell whether the recorded piece ends its batch; warn of examples that the Poisson loader did not draw.
 
+        A model that nobody could verify is refused here: nothing that it computed was released.
+
         Sums hold pieces of one batch. What was summed of a batch whose last piece never came is forgotten: an example
         that is in two batches would count twice in one step. Examples of others' are a batch of their own.
         """
@@ -309,6 +311,12 @@ class PrivateOptimizer(Optimizer):
                 "Iterate over the loader that make_private returned: model, optimizer, loader = private.",
                 PrivacyWarning,
                 stacklevel=3,
+            )
+        elif self.recorder.examples and not (self.recorder.verified or self.recorder.looks.known):
+            raise RuntimeError(
+                "The model was never seen with examples that could be told apart, so its gradients could not be "
+                "verified. Call it with the tensors of the private loader's batch, examples along the first axis: not "
+                "with nothing, nor with objects that hold them."
             )
         batch, complete = (None, True) if found is None else found
         if self._sums is not None and (batch is None or batch != self._summed):

@@ -309,9 +309,9 @@ def _values(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
     for leaf in leaves:
         if not (leaf is None or isinstance(leaf, (Tensor, *_ALIKE))):
             raise TypeError(
-                "This model takes other ways for some examples, and is then called with copies of each. So call it "
-                f"with tensors, in lists, tuples and dicts, beside numbers and texts that all examples have alike; got "
-                f"{type(leaf).__name__}."
+                "Call this model with tensors, in lists, tuples and dicts, beside numbers and texts that all examples "
+                f"have alike: it may take other ways for some examples, and those in a {type(leaf).__name__} cannot be "
+                "told apart."
             )
     return [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
