@@ -90,7 +90,13 @@ SITES = {
     "groups": {"site": ["north", "south"]},
     "mechanism": "piecewise",
 } | {"questions": [{"name": "born", "range": ["1950-01-01", "2010-12-31"]}]}
-CAMPAIGNS = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH, SITES)}
+LEFT_OUT: dict[str, Any] = {"id": "left-out", "epsilon": 2.0, "users": 1000} | {
+    "attributes": [
+        {"name": "has", "options": ["tv", "car", "cat"], "most": 2, "optional": True},
+        {"name": "site", "text": 8, "optional": True},
+    ]
+}
+CAMPAIGNS = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH, SITES, LEFT_OUT)}
 MECHANISMS = {
     "range": ["duchi", "piecewise", "hybrid", "sliding-half", "square-wave", "laplace"],
     "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
@@ -234,6 +240,24 @@ def test_whatever_a_survey_asks_is_answered_here(place: Place) -> None:
     law = certify(place.campaigns["rich"].survey).law_sha256  # the page found it by itself
     expect(page.locator("#how")).to_contain_text(law)
     assert httpx.get(f"{place.url}/c/rich/certificate").json()["law_sha256"] == law
+
+
+@pytest.mark.long
+def test_options_and_texts_may_be_left_out(place: Place) -> None:
+    """No answer takes the ticks off the options and they take its own off; a form without ticks is an answer."""
+    told = []
+    for ticks, site in ((["tv", "No answer"], ""), (["No answer", "car"], "abc"), ([], "")):
+        page = place.open("/c/left-out")
+        for name in ticks:
+            page.get_by_role("checkbox", name=name).check()
+        page.get_by_label("site", exact=True).fill(site)
+        page.get_by_role("button", name="Make my report").click()
+        page.locator("#report").wait_for()
+        told.append(page.locator(".said tbody tr td:nth-child(2)").all_inner_texts())
+        page.get_by_role("button", name="Send this report").click()
+        page.locator("#outcome.good").wait_for()
+    assert told == [["No answer", "No answer"], ["car", "abc"], ["none of them", "No answer"]]
+    assert place.users("left-out") == 3
 
 
 @pytest.mark.long
