@@ -507,3 +507,12 @@ def test_a_thousand_cells() -> None:
     found = optimum(workload_of("prefix", 1024).root)
     assert found.gap < 1e-6
     assert found.error == pytest.approx(8944.33, rel=1e-5)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 5])
+def test_a_workload_says_how_many_cells_and_queries_it_has(cells: int) -> None:
+    for entry, rows in (("identity", cells), ("total", 1), ("prefix", cells), ("range", cells * (cells + 1) // 2)):
+        one = workload_of(entry, cells)
+        assert (one.size, one.rows) == (cells, rows)
+    given = workload_of(np.ones((3, cells)), cells)
+    assert (given.size, given.rows) == (cells, 3)
