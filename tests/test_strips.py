@@ -115,3 +115,20 @@ def test_few_and_wide_are_drawn_by_rejection(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(_random, "_stripped_gaussian", lambda *given: pytest.fail("a table was built"))
     assert _random.discrete_gaussian(np.random.default_rng(1), 1000.0, 1).shape == (1,)
     assert _random.discrete_gaussian(np.random.default_rng(1), 2.0**33, 5000).std() > 2.0**32
+
+
+def test_a_draw_of_the_tail_is_as_far_beyond_as_it_is_kept_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a number just below its chance it is kept, with one just above it is replaced by a draw of another way."""
+    law = _strips.strips(2.0**20)
+    monkeypatch.setattr(_random, "_rejected_gaussian", lambda _rng, sigma, size: np.full(size, sigma + 0.5))
+    for beyond in (0, 3, 40_000):
+        monkeypatch.setattr(_random, "geometric", lambda _rng, rate, size, k=beyond: np.full(size, float(k)))
+        with mpmath.workprec(200):
+            chance = float(law.left_by_tail(mpmath, beyond))
+        for uniform, kept in ((chance * (1 - 1e-12), True), (chance * (1 + 1e-12), False)):
+            if uniform >= 1:
+                continue
+            for negative in (False, True):
+                found = _random._settled(np.random.default_rng(1), law, -1, 7, uniform, negative)
+                own = law.edge + beyond
+                assert found == ((-own if negative else own) if kept else 2.0**20 + 0.5)
