@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,17 +96,15 @@ _SEVERAL_ARRAYS = (
 def people(x: Any, shape: tuple[int, ...], name: str = "x") -> Any:
     """Return what a mechanism takes: one element of this shape, or people along one axis before it.
 
-    All but tensors of torch becomes a plain array, so that the shape that is checked is that of the values.
+    All but torch's own tensors becomes a plain array, so that the shape that is checked is that of the values.
     """
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise ValueError(f"Expected {name} without masked values. Remove or impute missing values first.")
-    if hasattr(x, "detach"):
-        x = x.detach()
-    else:
-        try:
-            x = np.asarray(x)
-        except ValueError:
-            raise ValueError(f"Expected {name} to be an array, got rows of different lengths.") from None
+    x = x.detach() if hasattr(x, "detach") else x
+    try:
+        x = x if _is_tensor(x) else np.asarray(x)
+    except ValueError:
+        raise ValueError(f"Expected {name} to be an array, got rows of different lengths.") from None
     trailing(x, shape, name)
     found = tuple(x.shape)
     if len(found) <= len(shape) + 1:
@@ -116,6 +115,12 @@ def people(x: Any, shape: tuple[int, ...], name: str = "x") -> Any:
     if not shape and found[1:] == (1,):
         remedy = "Take the only column itself, as in x[:, 0] or frame['age']."
     raise ValueError(f"Expected one {one} a person, {name} of shape {shape} or ({many}), got {found}. {remedy}")
+
+
+def _is_tensor(x: Any) -> bool:
+    """Tell whether ``x`` is torch's own tensor, and of no other class that may state another shape."""
+    torch = sys.modules.get("torch")
+    return torch is not None and type(x) is torch.Tensor
 
 
 def trailing(array: Any, shape: tuple[int, ...], name: str) -> None:

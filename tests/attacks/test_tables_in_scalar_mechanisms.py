@@ -160,6 +160,19 @@ class Column:
         return np.zeros((3, 2))
 
 
+class Detachable(Column):
+    """The same, with what tensors of torch have, which were believed."""
+
+    def __init__(self, table: np.ndarray, shape: tuple[int, ...]) -> None:
+        self.table, self.shape = table, shape
+
+    def detach(self) -> Detachable:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.table
+
+
 @pytest.mark.parametrize("name", ["hybrid", "laplace", "grr", "olh", "levelled"])
 def test_attack_a_shape_that_is_not_that_of_the_values(name: str) -> None:
     """The shape that an object stated was believed, and its values were then taken as they are: two of each person."""
@@ -168,6 +181,30 @@ def test_attack_a_shape_that_is_not_that_of_the_values(name: str) -> None:
         assert table.shape == (3,)
         with pytest.raises(ValueError, match=r"one value a person.*got \(3, 2\)"):
             mechanism.privatize(table, clip=True, rng=Watched())
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_attack_what_says_it_is_a_tensor(name: str) -> None:
+    """An object that can be detached, as tensors can, stated one value and held two."""
+    mechanism, value = example(name)
+    table = spread(value, (3, 2))
+    for form in (Detachable(table, (3, *value.shape)), Detachable(table, value.shape)):
+        rng = Watched()
+        with pytest.raises(ValueError, match=r"Expected one (value|array of shape .*) a person"):
+            mechanism.privatize(form, clip=True, rng=rng)
+        assert rng.untouched
+
+
+@pytest.mark.parametrize("name", ["hybrid", "grr", "sampled", "tensor-gaussian", "matrix"])
+def test_attack_a_tensor_of_somebodys_own_class(name: str) -> None:
+    """Its shape, or what it is once it is detached, is what the class says."""
+    torch = pytest.importorskip("torch")
+    mechanism, value = example(name)
+    table, stated = spread(value, (3, 2)), (3, *value.shape)
+    for own in ({"shape": stated}, {"detach": lambda self: Detachable(table, stated)}):
+        tensor = torch.as_tensor(table).as_subclass(type("Own", (torch.Tensor,), own))
+        with pytest.raises(ValueError, match=r"Expected one (value|array of shape .*) a person"):
+            mechanism.privatize(tensor, clip=True, rng=Watched())
 
 
 def test_tensors_with_a_gradient_are_taken_by_their_values() -> None:
