@@ -422,7 +422,7 @@ def happened() -> list[Any]:
         told.append(events.loss_distribution(released, interval=0.01).get_delta_for_epsilon(0.3))
     for stated in (Guarantee(0.0), Guarantee(1.0, 0.1), Guarantee(699.0), Guarantee(701.0), Guarantee(2.0)):
         told.append(str(events.event(stated))[:60])
-    told.append(str(events.event(Curve.three_point(1.0, 0.02)))[:80])
+    told.append(str(events.event(nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(50))))[:80])
     told.append(events.loss_distribution(mechanism("gaussian")).get_delta_for_epsilon(0.3))
     return told
 

@@ -27,6 +27,7 @@ from noisette.accounting import (
     compose,
     event,
     gdp,
+    gdp_epsilon,
     loss_distribution,
     noise_multiplier,
     privacy_curve,
@@ -332,6 +333,31 @@ def test_composing_across_relations() -> None:
             compose([local, other])
     with pytest.raises(ValueError, match="has to hold for any pair of values"):
         shuffled(nz.Guarantee(1.0, relation="replace"), 1000, 1e-6)
+
+
+def test_a_curve_that_has_lost_its_terms() -> None:
+    """The curve of a central release under add-remove was composed, and told as one of the local model."""
+    workload = nz.CATALOGUE["matrix"].example(1.0)
+    element = nz.Guarantee(1.0, unit="element")
+    for parts in (privacy_curve(workload), [privacy_curve(element), nz.Guarantee(1.0)]):
+        with pytest.raises(TypeError, match="Expected mechanisms or Guarantees"):
+            compose(parts, delta=1e-5)
+    for told in (event, zcdp):
+        with pytest.raises(TypeError, match="Expected mechanisms or Guarantees"):
+            told(privacy_curve(workload))
+
+
+def test_an_event_is_told_for_a_record_that_is_replaced() -> None:
+    """The RDP accountant counts a Gaussian event once under REPLACE_ONE, whatever change its noise was made for."""
+    workload = nz.CATALOGUE["matrix"].example(1.0)
+    accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    spent = accountant.compose(event(workload)).get_epsilon(1e-5)
+    mu = gdp(workload)
+    assert mu is not None
+    assert gdp_epsilon(mu, 1e-5) < gdp_epsilon(2 * mu, 1e-5) <= spent  # what holds for one change, and for two
+    pure = nz.Guarantee(1.0, model="central", relation="add-remove")
+    assert event(pure) == event(nz.Guarantee(2.0))
+    assert event(nz.Guarantee(1.0, model="central", relation="replace")) == event(nz.Guarantee(1.0))
 
 
 def test_a_release_without_an_epsilon_beside_another_relation() -> None:

@@ -14,7 +14,7 @@ from noisette._validate import FloatArray
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
 from noisette.accounting._sums import LossSum, LossTimes, saddle
 from noisette.accounting.conversions import gdp_epsilon, zcdp_from_pure
-from noisette.accounting.curves import Curve, Released, privacy_curve
+from noisette.accounting.curves import Curve, privacy_curve, stated_by
 from noisette.accounting.events import Releasable, concentration, gdp
 from noisette.guarantees import Guarantee, changes, gaussian_delta, weakest
 
@@ -92,7 +92,7 @@ def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delt
     if not parts:
         raise ValueError("Expected at least one release to compose, got an empty sequence.")
     parts = _in_common_terms(parts)
-    added = _added([_stated(part) for part in parts], times)
+    added = _added([stated_by(part) for part in parts], times)
     if delta == 0:
         return added
     epsilon = _least(parts, times, delta, added)
@@ -106,7 +106,7 @@ def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delt
 
 def composed_epsilon(released: Releasable, times: int, delta: float) -> float:
     """Return the epsilon that `compose` would return at delta > 0, infinity where it would find none."""
-    return _least([released], times, delta, _added([_stated(released)], times))
+    return _least([released], times, delta, _added([stated_by(released)], times))
 
 
 def meets(released: Releasable, times: int, epsilon: float, delta: float) -> bool:
@@ -114,13 +114,13 @@ def meets(released: Releasable, times: int, epsilon: float, delta: float) -> boo
     exact = as_randomized_response(released)
     if exact is not None and delta > 0 and times * exact > epsilon:
         return randomized_response_delta(exact, times, epsilon) <= delta * (1 - 1e-12)
-    added = _added([_stated(released)], times)
+    added = _added([stated_by(released)], times)
     if added.epsilon <= epsilon and added.delta <= delta:
         return True
     return delta > 0 and composed_epsilon(released, times, delta) <= epsilon
 
 
-def rdp(released: Releasable, orders: Sequence[float] | FloatArray) -> FloatArray:
+def rdp(released: Releasable | Curve, orders: Sequence[float] | FloatArray) -> FloatArray:
     """Return upper bounds on the Renyi divergence of one release at each order.
 
     >>> from noisette import Guarantee
@@ -151,7 +151,7 @@ def zcdp(released: Releasable) -> float:
     rho = concentration(released)
     if rho is not None:
         return rho
-    stated = _stated(released)
+    stated = stated_by(released)
     if stated.delta > 0:
         raise ValueError(f"Expected a pure release or one with Gaussian noise, got {stated}: zCDP allows no delta.")
     worst, curve = zcdp_from_pure(stated.epsilon), privacy_curve(released)
@@ -189,23 +189,12 @@ def _renyi(curve: Curve, orders: FloatArray) -> FloatArray:
     return bounds * (1 + 1e-12) + math.ulp(0.0)
 
 
-def _stated(part: Releasable) -> Guarantee:
-    """Return the guarantee of a release."""
-    if isinstance(part, Guarantee):
-        return part
-    if isinstance(part, Curve):
-        return Guarantee(float(part.epsilons[-1]), float(part.deltas[-1]))
-    if isinstance(part, Released) and isinstance(part.guarantee, Guarantee):
-        return part.guarantee
-    raise TypeError(f"Expected mechanisms or Guarantees to compose, got {type(part).__name__}.")
-
-
 def _in_common_terms(parts: list[Releasable]) -> list[Releasable]:
     """Return the releases, those under add-remove beside others under replace by what they imply; refuse other mixes.
 
     Where one change is one change under the common terms too, the release is kept: its own curve is composed.
     """
-    stated = [_stated(part) for part in parts]
+    stated = [stated_by(part) for part in parts]
     terms = _common_terms(stated)
     implied = [own.implied(**terms) for own in stated]
     return [

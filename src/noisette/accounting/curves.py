@@ -142,6 +142,14 @@ def privacy_curve(released: Mechanism | Guarantee | Curve, *, dots: int = DOTS) 
     return worst if found is None else _integrated(found, stated, worst, dots)
 
 
+def stated_by(released: Any) -> Guarantee:
+    """Return the guarantee of a release. A curve has none: it says nothing of its unit, model and relation."""
+    stated = released.guarantee if isinstance(released, Released) else released
+    if not isinstance(stated, Guarantee):
+        raise TypeError(f"Expected mechanisms or Guarantees to compose, got {type(released).__name__}.")
+    return stated
+
+
 def declared(released: Any) -> PrivacyEvent | None:
     """Return the event that a mechanism declares by inheriting from `noisette.core.EventDeclared`, None if it does not.
 

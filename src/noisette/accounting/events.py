@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from noisette import _validate
-from noisette.accounting.curves import DOTS, Curve, declared, privacy_curve
+from noisette.accounting.curves import DOTS, Curve, declared, privacy_curve, stated_by
 from noisette.core import ConcentratedEvent, GaussianEvent, Mechanism
-from noisette.guarantees import Guarantee
+from noisette.guarantees import Guarantee, changes
 
 _LARGEST_EPSILON = 700.0  # exp(-epsilon) is no longer a float beyond
 
-Releasable = Mechanism | Guarantee | Curve
+Releasable = Mechanism | Guarantee
 
 
 def gdp(released: Any) -> float | None:
@@ -43,9 +43,10 @@ def event(released: Releasable, times: int = 1) -> Any:
     no event, and NonPrivateDpEvent says so: take `loss_distribution`.
 
     Use them with NeighboringRelation.REPLACE_ONE: two inputs of one user differ by the diameter, which is what the
-    multiplier is about. (There dp-accounting's PLD accountant counts a GaussianDpEvent at twice its mu, which is safe;
-    its RDP accountant counts it once, which is exact.) Repetitions are written out one by one, never as
-    SelfComposedDpEvent: dp-accounting 0.6's PLD accountant ignores the count for randomised response.
+    multiplier is about. Of a release under add-remove the event is that of two changes, which replace a record. (There
+    dp-accounting's PLD accountant counts a GaussianDpEvent at twice its mu, which is safe; its RDP accountant counts it
+    once, which is exact.) Repetitions are written out one by one, never as SelfComposedDpEvent: dp-accounting 0.6's PLD
+    accountant ignores the count for randomised response.
 
     >>> from noisette import Duchi, Gaussian
     >>> event(Duchi(epsilon=1.0))
@@ -61,13 +62,17 @@ def event(released: Releasable, times: int = 1) -> Any:
 
 
 def _one_event(released: Releasable, dp_accounting: Any) -> Any:
-    """Return the event of a single release."""
-    mu, rho = gdp(released), concentration(released)
+    """Return the event of a single release, of which a record is replaced."""
+    mu, rho, counted = gdp(released), concentration(released), released
+    stated = stated_by(released)
+    count = changes(stated.relation, "replace")
     if mu is not None:
-        return dp_accounting.GaussianDpEvent(1 / mu)
+        return dp_accounting.GaussianDpEvent(1 / (count * mu))
     if rho is not None:
-        return dp_accounting.ZCDpEvent(rho)
-    curve = privacy_curve(released)
+        return dp_accounting.ZCDpEvent(count**2 * rho)
+    if count > 1:
+        counted = stated.implied(unit=stated.unit, model=stated.model, relation="replace")
+    curve = privacy_curve(counted)
     epsilon, variation = float(curve.epsilons[-1]), float(curve.deltas[0])
     if curve.deltas[-1] > 0 or epsilon > _LARGEST_EPSILON:
         return dp_accounting.NonPrivateDpEvent()
@@ -79,11 +84,12 @@ def _one_event(released: Releasable, dp_accounting: Any) -> Any:
     return dp_accounting.RandomizedResponseDpEvent(buckets / (excess + buckets), buckets)
 
 
-def loss_distribution(released: Releasable, *, interval: float | None = None, dots: int = DOTS) -> Any:
+def loss_distribution(released: Releasable | Curve, *, interval: float | None = None, dots: int = DOTS) -> Any:
     """Return dp-accounting's PrivacyLossDistribution of one release, which composes.
 
     ``interval`` is the spacing of the losses; distributions compose if they share it. By default it is one at which
-    the curve is exact, or for Gaussian noise 1/1000 of mu.
+    the curve is exact, or for Gaussian noise 1/1000 of mu. It says nothing of its unit, model and relation, which are
+    those of the release: compose distributions of equal ones.
 
     *Guarantee*: pessimistic, see `privacy_curve`.
 
