@@ -202,7 +202,7 @@ def gaussian_delta(mu: float | FloatArray, epsilon: float) -> Any:
         centre = np.minimum(np.divide(epsilon, 2 * half), half + 40)  # beyond, delta is below the smallest float
     near, far = centre - half, centre + half
     density = np.exp(-(np.maximum(near, -40.0) ** 2) / 2) / math.sqrt(2 * math.pi)
-    series = _mills_gap(np.minimum(centre, 41.0), np.minimum(half, _SERIES_BELOW))
+    series = _mills_gap(np.clip(centre, -6.0, 41.0), np.minimum(half, _SERIES_BELOW))
     gap = np.where(half < _SERIES_BELOW, series, _mills(np.maximum(near, -5.0)) - _mills(far))
     # far below the mean Mills' ratio overflows; exp(e) Phi(-far) must not be computed as such: e may have no digit left
     return np.where(near < -5, ndtr(-near) - density * _mills(far), density * gap)[()]

@@ -132,18 +132,18 @@ class Pair:
     def _replaced(self, epsilon: float) -> float:
         """Return q ((1 - w) D(m, m t - m^2 / 2) + w D(2 m, 2 m t)), D Gaussian noise's delta, t where the loss is
         epsilon, w = exp(epsilon - 2 m t): a sum of what would otherwise cancel.
+
+        q sinh(m t - epsilon / 2) = (1 - q) exp(m^2 / 2) sinh(epsilon / 2): m t is a sum of numbers above 0, and good to
+        its last digits even where it is tiny.
         """
         m, q = self.shift, self.sampling_prob
-        steep = math.log(2 * q) - m * m / 2
-        root = steep + epsilon / 2
-        # exp(m t) solves q c u^2 - (e^eps - 1)(1 - q) u - e^eps q c = 0, c = exp(-m^2 / 2)
-        linear = math.log1p(-q) + _log_expm1(epsilon) if epsilon > 0 else -math.inf
-        top = max(linear, root)
-        solved = top + math.log(math.exp(linear - top) + math.hypot(math.exp(linear - top), math.exp(root - top)))
-        place = (solved - steep) / m
-        share = math.exp(min(epsilon - 2 * m * place, 0.0))
-        near = float(gaussian_delta(m, m * place - m * m / 2))
-        return q * ((1 - share) * near + share * float(gaussian_delta(2 * m, 2 * m * place)))
+        sinh = epsilon / 2 - math.log(2) + math.log(-math.expm1(-epsilon)) if epsilon > 0 else -math.inf  # its log
+        height = sinh + math.log1p(-q) - math.log(q) + m * m / 2
+        beyond = math.asinh(math.exp(height)) if height < 30 else height + math.log(2)
+        place = epsilon / 2 + beyond
+        near = float(gaussian_delta(m, place - m * m / 2))
+        far = float(gaussian_delta(2 * m, 2 * place))
+        return q * (-math.expm1(-2 * beyond) * near + math.exp(-2 * beyond) * far)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon of one release, from above."""
@@ -265,8 +265,3 @@ def _log_sum(logs: FloatArray) -> FloatArray:
 def _log_above(epsilon: float, q: float) -> float:
     """Return ln((exp(epsilon) - 1 + q) / q) for a large epsilon."""
     return epsilon - math.log(q) + math.log1p(-(1 - q) * math.exp(-epsilon))
-
-
-def _log_expm1(x: float) -> float:
-    """Return ln(exp(x) - 1)."""
-    return math.log(math.expm1(x)) if x < 30 else x + math.log1p(-math.exp(-x))
