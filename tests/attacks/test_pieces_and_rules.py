@@ -65,6 +65,18 @@ def test_the_same_piece_is_stepped_on_until_the_sum_is_large():
         assert private.optimizer._sums is None
 
 
+def test_the_pieces_of_a_batch_do_not_tell_how_many_examples_it_has():
+    """A schedule that moves with every piece gave away, by the learning rate, how many there had been."""
+    private = start(batch=12, physical_batch=7)
+    for _ in range(10):
+        ends = []
+        for _ in private.loader:
+            ends.append(private.loader.complete)
+        assert len(ends) == len(private.loader)
+        assert ends == [False] * 5 + [True] + [False] * 5 + [True] + [False] * 5 + [True]
+    assert private.loader.pieces == 6  # for all 40 examples, of which some 12 come
+
+
 def test_a_batch_that_is_left_has_counted_nobody():
     private = start(physical_batch=3, clip="quantile")
     for _ in range(30):

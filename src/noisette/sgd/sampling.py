@@ -101,14 +101,18 @@ class PoissonLoader:
         """The mean number of examples in a batch."""
         return self.sampling_prob * self.size
 
-    def __len__(self) -> int:
-        """Return how many pieces an epoch has at the most: ``steps`` where every batch arrives in one piece.
+    @property
+    def pieces(self) -> int:
+        """In how many pieces every batch arrives, however many examples were drawn.
 
-        Trainers end an epoch after as many pieces. It has more with a chance below 10^-9.
+        Loops count pieces, in schedules of learning rates and in logs: so none of that tells how many examples there
+        were. A batch has more with a chance below 10^-9.
         """
-        together = self.physical_batch * self.ranks.size
-        alone, whole = (min(most(self.expected_batch * n), self.size * n) for n in (1, self.steps))
-        return min(self.steps * -(-alone // together), self.steps + whole // together)
+        return -(-min(most(self.expected_batch), self.size) // (self.physical_batch * self.ranks.size))
+
+    def __len__(self) -> int:
+        """Return how many pieces an epoch has: ``steps`` where every batch arrives in one piece."""
+        return self.steps * self.pieces
 
     def __iter__(self) -> Iterator[Any]:
         self._given.clear()  # a loop that was left has left its batches
@@ -154,12 +158,12 @@ class PoissonLoader:
             yield len(piece), self.fetch(piece)
 
     def _pieces(self) -> list[npt.NDArray[np.intp]]:
-        """Draw the examples of a batch, in pieces."""
+        """Draw the examples of a batch, in pieces: as many in every process."""
         # multiples of 2^-53 are drawn: below this limit they are with a chance of at most sampling_prob
         limit = math.floor(self.sampling_prob * 2.0**53) / 2.0**53
         chosen = self.ranks.from_first(lambda: np.flatnonzero(self.rng.random(self.size) < limit))
-        pieces = -(-len(chosen) // (self.physical_batch * self.ranks.size))  # as many in every process
-        return np.array_split(self.ranks.share(chosen), max(pieces, 1))
+        needed = -(-len(chosen) // (self.physical_batch * self.ranks.size))
+        return np.array_split(self.ranks.share(chosen), max(needed, self.pieces))
 
     def fetch(self, indices: Any) -> Any:
         """Return some examples as a batch."""
