@@ -6,6 +6,7 @@ moved the clipped sum by up to fifty times the bound that the noise is made for.
 
 import copy
 import io
+import random
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from noisette import sgd
 
@@ -553,3 +554,55 @@ def test_a_model_that_nobody_could_verify_is_not_trained(hide):
         nn.functional.cross_entropy(out, batch["label"]).backward()
         optimizer.step()
     assert torch.equal(before, model.layer.weight)
+
+
+def weighed(items):
+    """Weigh examples by how many of their class are in the batch, as a remedy for rare classes."""
+    inputs, targets = default_collate(items)
+    return inputs, targets, 1 / torch.bincount(targets)[targets].float()
+
+
+def ranked(items):
+    inputs, targets = default_collate(items)
+    return inputs, targets, targets.argsort().argsort()
+
+
+def centred(items):
+    inputs, targets = default_collate(items)
+    return inputs - inputs.mean(), targets, torch.ones(len(targets))
+
+
+def mixed_up(items):
+    inputs, targets = default_collate(items)
+    return inputs, targets, targets[torch.randperm(len(targets))]
+
+
+def by_chance(items):
+    """Weigh each example by chance of its own."""
+    inputs, targets = default_collate(items)
+    return inputs, targets, torch.rand(len(targets)) + random.random()
+
+
+def padded(items):
+    longest = max(int(targets) for _, targets in items) + 1
+    inputs, targets = default_collate(items)
+    return inputs, targets, torch.rand(len(items), longest)
+
+
+def start_with(collate):
+    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
+    loader = DataLoader(TensorDataset(inputs, torch.arange(40) % 3), batch_size=20, collate_fn=collate)
+    model = nn.Linear(4, 3)
+    sgd.make_private(model, torch.optim.SGD(model.parameters(), lr=0.1), loader, target=(1.0, 1e-5), epochs=1)
+
+
+@pytest.mark.parametrize("collate", [weighed, ranked, centred, mixed_up])
+def test_examples_that_meet_where_they_are_laid_together_are_refused(collate):
+    """Only what the model is called with was looked at: weights and labels are not, and the loss takes them."""
+    with pytest.raises(ValueError, match="collate_fn"):
+        start_with(collate)
+
+
+@pytest.mark.parametrize("collate", [by_chance, padded, lambda items: default_collate([*items])])
+def test_a_function_that_lays_each_example_by_itself_is_taken(collate):
+    start_with(collate)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import default_collate
 
 from noisette.sgd.recording._heap import give_back
 from noisette.sgd.recording.alone import copied, kept
@@ -79,6 +80,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
     looks = Looks()
     with _own_randomness():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
+        _check_collated(loader, items)
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
         alike = loader.collate([items[0]] * _EXAMPLES)
         other = loader.collate([*items[:-1], _drawn(loader.example(_EXAMPLES % loader.size), _EXAMPLES)])
@@ -113,6 +115,35 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
                 if wider is None:
                     raise first from None
                 whole.add(wider)
+
+
+def _check_collated(loader: Any, items: list[Any]) -> None:
+    """Refuse a function that lays examples together if what it makes of some changes with another one.
+
+    The last example is exchanged for others, with the same chance. What differs in two calls for the same examples is
+    not compared, nor where shapes differ, as chance is then another one.
+    """
+    if loader.collate is default_collate:
+        return
+
+    def laid(last: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002  # a function of the user's own may draw from it
+        return [tensor for tensor in _tensors(loader.collate([*items[:-1], last])) if tensor.ndim]
+
+    others = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES, 2 * _EXAMPLES)]
+    usual, again = laid(items[-1]), laid(items[-1])
+    for made in map(laid, (*items[:-1], *others)):
+        if [tensor.shape for tensor in made] != [tensor.shape for tensor in usual]:
+            continue
+        for one, same, other in zip(usual, again, made, strict=True):
+            if len(one) == _EXAMPLES and _same(one, same) and not _same(one[:-1], other[:-1]):
+                raise ValueError(
+                    "The loader's collate_fn makes something else of an example when another one of its batch is "
+                    "exchanged, so no gradient is one example's own. Leave out what mixes them, such as mixup, ranks, "
+                    "or weights by how many examples of a class are in the batch."
+                )
 
 
 def check_call(
