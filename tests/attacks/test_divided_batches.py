@@ -376,6 +376,46 @@ def test_an_example_whose_copies_are_divided_adds_nothing():
         torch.testing.assert_close(rows[[0, 1, 2, 4, 5]], usual[name][[0, 1, 2, 4, 5]], rtol=1e-14, atol=0.0)
 
 
+class Once(nn.Module):
+    """Computes equal rows once, where the first feature is large: copies of one example are one row, and one more."""
+
+    def __init__(self, layer):
+        super().__init__()
+        torch.manual_seed(2)
+        self.first, self.layer = nn.Linear(4, 4), layer
+
+    def forward(self, x):
+        h, rare = self.first(x), x[:, 0] > 5
+        if not rare.any():
+            return h + self.layer(h)
+        rows, places = torch.unique(x[rare], dim=0, return_inverse=True)
+        return h.index_add(0, rare.nonzero().flatten(), self.layer(torch.cat([rows, rows[:1]]))[places])
+
+
+WHOLE = {
+    "plain": lambda: nn.Linear(4, 4),
+    "weight norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)),
+}
+
+
+@pytest.mark.parametrize("layer", WHOLE.values(), ids=WHOLE)
+def test_layers_whose_examples_are_computed_apart_get_no_raw_gradient(layer):
+    """A parametrised layer among copies took its gradient itself, and the step was refused: somebody was there."""
+    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
+    model = Once(layer())
+    loader = DataLoader(TensorDataset(inputs), batch_size=40)
+    private = sgd.make_private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), loader, target=(3.0, 1e-5), epochs=2, rng=1
+    )
+    inputs[3, 0] = RARE
+    for (examples,) in private.loader:
+        private.optimizer.zero_grad()
+        private.model(examples).square().sum(1).mean().backward()
+        assert all(parameter.grad is None for parameter in model.parameters())
+        private.optimizer.step()
+    assert private.optimizer.steps == 1
+
+
 def test_a_gradient_of_the_inputs_is_there():
     private = start(Routed(if_any))
     inputs, plain = batch([2]).requires_grad_(), copy.deepcopy(private.model)

@@ -188,7 +188,8 @@ class _Tapped:
         shared = recorder.shared.setdefault(name, set())
         new = {place for place in tensors if not leaves[place].ndim or len(leaves[place]) != size} - shared
         if new and recorder.guarded and recorder.looks.known and not recorder.takes_divided():
-            return type(layer).forward(layer, *asked[0], **asked[1])
+            with self._swapped({name: value.detach() for name, value in self.owned.items()}):
+                return type(layer).forward(layer, *asked[0], **asked[1])
         shared |= new
         rows = [place for place in tensors if place not in shared]
         recorder.formed_as(name, tuple(leaves[place].ndim for place in rows))
