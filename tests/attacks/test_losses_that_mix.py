@@ -264,6 +264,80 @@ def test_a_loss_that_is_not_seen_is_refused(backward):
     assert private.optimizer.steps == 0
 
 
+def inside(take):
+    """Return a model of which something inside is kept in a place that nobody follows, and that place."""
+    model, place = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), []
+    model[take].register_forward_hook(lambda layer, given, made: place.append(made))
+    return model, place
+
+
+@pytest.mark.parametrize("take", [0, 1, 2], ids=["a layer", "an activation", "the last layer"])
+def test_a_part_of_a_loss_from_inside_of_the_model_is_refused(take):
+    """The part that the model returns was followed, and stood for the other one, in which all examples meet."""
+    model, place = inside(take)
+    private = start(model)
+    inputs, targets = next(iter(private.loader))
+    made = functional.cross_entropy(private.model(inputs), targets)
+    with pytest.raises(ValueError, match="from inside of the model"):
+        (made + contrastive(place[-1], targets)).backward()
+
+
+def test_a_layer_that_is_called_once_more_beside_the_model_is_refused():
+    private = start(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)))
+    inputs, targets = next(iter(private.loader))
+    made = functional.cross_entropy(private.model(inputs), targets)
+    with pytest.raises(ValueError, match="from inside of the model"):
+        (made + contrastive(private.model[0](inputs), targets)).backward()
+
+
+BESIDE = {
+    "torch.autograd.backward": lambda made, hidden, targets: torch.autograd.backward(contrastive(made, targets)),
+    "a plain tensor": lambda made, hidden, targets: contrastive(hidden, targets).backward(),
+    "torch.autograd.grad": lambda made, hidden, targets: torch.autograd.grad(contrastive(made, targets), hidden),
+}
+
+
+@pytest.mark.parametrize("again", BESIDE.values(), ids=BESIDE)
+def test_a_second_backward_pass_that_is_not_seen_is_refused(again):
+    """One loss was seen, so that a second one through the same forward pass was taken for a part of it."""
+    model, place = inside(0)
+    private = start(model)
+    inputs, targets = next(iter(private.loader))
+    made = private.model(inputs)
+    functional.cross_entropy(made, targets).backward(retain_graph=True)
+    again(made, place[-1], targets)
+    with pytest.raises(RuntimeError, match="differentiated in another way"):
+        private.optimizer.step()
+    assert private.optimizer.steps == 0
+
+
+def test_a_penalty_on_gradients_is_refused():
+    """What an example brings through a gradient is not recorded, and the gradient itself was taken for its own."""
+    private = start(nn.Sequential(nn.Linear(4, 3)))
+    inputs, targets = next(iter(private.loader))
+    inputs = inputs.clone().requires_grad_()
+    made = private.model(inputs)
+    (slope,) = torch.autograd.grad(made.sum(), inputs, create_graph=True)
+    (functional.cross_entropy(made, targets) + slope.square().sum(1).mean()).backward()
+    with pytest.raises(RuntimeError, match="gradient penalty"):
+        private.optimizer.step()
+    private.optimizer.zero_grad()
+    with pytest.raises(RuntimeError, match="create_graph"):
+        functional.cross_entropy(private.model(inputs), targets).backward(create_graph=True)
+
+
+def test_outputs_that_are_changed_in_place_and_models_in_a_row_are_taken():
+    private = start(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid()))
+    inputs, _ = next(iter(private.loader))
+    made = private.model(inputs)
+    made[:, 0] = 0.0
+    made.mul_(2.0)
+    other = private.model(made)
+    (made.square().sum(1) + other.square().sum(1)).mean().backward()
+    private.optimizer.step()
+    assert private.optimizer.steps == 1
+
+
 def test_a_weight_of_one_number_with_an_axis_is_refused():
     private = start()
     inputs, targets = next(iter(private.loader))

@@ -468,7 +468,7 @@ class Recorder:
         self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
         self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
         self.anchor = torch.ones((), requires_grad=True)
-        self.notes = Notes()
+        self.notes = Notes(anchor=self.anchor)
         self.planned = _PLANNED  # examples of a call that memory is planned for, a public number
         self.layers: dict[str, nn.Module] = {}
         self._owned: dict[str, dict[str, nn.Parameter]] = {}
@@ -588,8 +588,9 @@ class Recorder:
         return tree_unflatten(leaves, form)
 
     def passed(self, number: int) -> None:
-        """Note a backward pass through the forward pass of that number."""
+        """Note a backward pass through the forward pass of that number, and whether it is one of a loss."""
         self._passes.add(number)
+        self.notes.beside |= not self.notes.running
 
     def begin(self, name: str) -> int:
         """Count a layer's forward pass, and return its number."""
@@ -611,7 +612,7 @@ class Recorder:
         Where it is the only one, and gradients are formed anyway, that is done now: what they are formed from is in
         the caches, and need not be kept until the step.
         """
-        self._passes.add(number)
+        self.passed(number)
         early = None
         if self.calls.get(name) == 1 and name not in self._early and not self.copying and self._owns is None:
             with torch.no_grad():
@@ -630,7 +631,7 @@ class Recorder:
             self._counts.setdefault(name, set()).add(len(wide))
             if before is None or len(before) == len(wide):
                 kept[own] = wide if before is None else before + wide
-        self._passes.add(number)
+        self.passed(number)
 
     def parameters(self) -> Iterator[tuple[str, str, nn.Parameter]]:
         """Yield every trained parameter once, with the name of its part and its own there."""

@@ -17,6 +17,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal
@@ -28,6 +30,7 @@ from torch.nn import functional
 from noisette.sgd.recording.layers import wide
 from noisette.sgd.recording.tape import Followed, Tape, written
 
+_END = "noisette: the end of a model"
 _IGNORED = -100  # torch's default
 _NO_TARGET = -(2**40)  # that nobody has
 _LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
@@ -54,11 +57,16 @@ class Notes:
     ``factor`` is 1 for a sum, 1 / examples for a mean, None where it is unknown. ``batches`` counts the batches of two
     examples and more. ``tape`` is the record of the current batch, if it is checked; ``seen`` says whether its loss was
     checked. ``seed`` is the gradient that backpropagation starts from: the number of examples where ``mean`` says
-    that the loss is a mean.
+    that the loss is a mean. ``running`` says whether such a loss is being differentiated, ``beside`` whether layers saw
+    another backward pass. Every layer leads to ``anchor``.
     """
 
     mean: bool = False
     seed: float = 1.0
+    anchor: Tensor | None = None
+    running: bool = False
+    beside: bool = False
+    compiled: bool = False  # whether the model's end was compiled, where no graph can be marked
     factor: float | None = None
     usual: float | None = None
     batches: int = 0
@@ -100,7 +108,34 @@ class Notes:
 
     def clear(self) -> None:
         """Forget the loss, not what is usual, nor the batch: many loops forget old gradients after the forward pass."""
-        self.factor, self.seen, self.seed = None, False, 1.0
+        self.factor, self.seen, self.seed, self.beside = None, False, 1.0, False
+
+    @contextmanager
+    def differentiated(self, loss: Tensor) -> Iterator[None]:
+        """Let a loss be differentiated; refuse one that leads into the model past what the model returned.
+
+        What a hook or an object of its own took from inside of the model, or a layer that was called again, is followed
+        by nobody: examples may meet in it.
+        """
+        seen: set[Any] = set()
+        left: list[Any] = [] if self.compiled else [loss.grad_fn]
+        while left:
+            node = left.pop()
+            if node is None or node in seen or _END in node.metadata:
+                continue
+            if self.anchor is not None and getattr(node, "variable", None) is self.anchor:
+                raise ValueError(
+                    "A part of the loss is computed from inside of the model, past what the model returned, so that "
+                    "nobody knows whether examples mix in it. Return it from the model, or keep it in an attribute of "
+                    "a module: not in a hook's list or an object, and not from a layer that is called by itself."
+                )
+            seen.add(node)
+            left += [before for before, _ in node.next_functions]
+        self.running = True
+        try:
+            yield
+        finally:
+            self.running = False
 
     def begun_from(self, loss: Tensor, gradient: Tensor | None) -> Tensor | None:
         """Return what to differentiate a loss from: the number of examples for a mean."""
@@ -127,6 +162,12 @@ class Notes:
                 "in it. Call the model itself, let it return tensors, compute the loss by torch's functions and call "
                 "loss.backward()."
             )
+        if self.beside:
+            raise RuntimeError(
+                "The model was differentiated in another way than by loss.backward(), as torch.autograd.grad does for "
+                "a gradient penalty: what examples bring to that is not recorded. No step was made. Do without it, or "
+                "call optimizer.zero_grad() behind it and the model anew where it is for something else."
+            )
         if self.factor is None or not examples:
             return
         own = self.factor * (examples if reduction == "mean" else 1)
@@ -147,14 +188,19 @@ class ModelOutput(Followed):
 
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Tell by what the losses were multiplied, look at the loop where that is due, and differentiate."""
+        _check_pass(*args, **kwargs)
         if self.notes is not None:
             self.notes.factor, self.notes.seen = self.factor, True
         if self.tape is not None and self.tape.open:
             self.tape.check(self, gradient)
         with torch._C.DisableTorchFunctionSubclass():
-            if self.notes is not None and (self.ndim == 0 or gradient is not None):  # else torch says what is wrong
+            if self.notes is None:
+                super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
+                return
+            if self.ndim == 0 or gradient is not None:  # else torch says what is wrong
                 gradient = self.notes.begun_from(self, gradient)
-            super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
+            with self.notes.differentiated(self):
+                super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -174,6 +220,12 @@ class ModelOutput(Followed):
 def traced(output: Any, notes: Notes) -> Any:
     """Return a model's output, whose tensors notice what is done to them."""
     if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
+        if torch.compiler.is_compiling():
+            notes.compiled = True
+        else:
+            output = output.clone()  # a node that is behind no tensor of the model's own
+            last: Any = output.grad_fn
+            last.metadata[_END] = True
         made = output.as_subclass(ModelOutput)
         made.notes, made.factor = notes, 1.0
         if notes.tape is not None:
@@ -187,6 +239,15 @@ def traced(output: Any, notes: Notes) -> Any:
     if isinstance(output, dict | list) or (is_dataclass(output) and not isinstance(output, type)):
         return _traced_inside(output, notes)
     return output
+
+
+def _check_pass(retain_graph: Any = None, create_graph: bool = False, inputs: Any = None) -> None:
+    """Refuse ways to differentiate in which one example stops the loop, or brings more than is recorded."""
+    if create_graph:
+        raise RuntimeError(
+            "backward(create_graph=True) is for a loss that holds gradients, and what examples bring to those is not "
+            "recorded. Call loss.backward()."
+        )
 
 
 def _traced_inside(output: Any, notes: Notes) -> Any:
