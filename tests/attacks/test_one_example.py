@@ -140,3 +140,26 @@ def test_an_observer_is_not_stopped():
     observer = sgd.Observer(private, draws=2, rng=2)
     step(private, batch((4,), math.inf))
     assert math.isfinite(observer.steps[0].made.item_a)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf], ids=str)
+def test_a_loss_of_chances_is_not_stopped(value):
+    """`binary_cross_entropy` raises "all elements of input should be between 0 and 1" where one is no number."""
+    torch.manual_seed(2)
+    inputs, sums = batch((4,), value), []
+    inputs[0, 1] = -value
+    private = run(nn.Sequential(nn.Linear(4, 1), nn.Sigmoid()), TensorDataset(torch.randn(40, 4)))
+    for examples in (inputs, inputs[1:]):
+        private.optimizer.zero_grad()
+        nn.BCELoss()(private.model(examples), torch.ones(len(examples), 1)).backward()
+        sums.append(private.optimizer.clip.total(*private.optimizer.recorded())["0"]["weight"])
+    torch.testing.assert_close(sums[0], sums[1], rtol=1e-6, atol=0.0)
+
+
+def test_anomaly_detection_is_refused_whatever_the_examples_are():
+    """It stops the loop at the first gradient that is no number, with the name of the function."""
+    private = run(network(), TensorDataset(torch.randn(40, 4)))
+    with torch.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="check_nan=False"):
+        step(private, batch((4,), 0.5))
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        assert bool(torch.isfinite(step(private, batch((4,), math.nan))).all())

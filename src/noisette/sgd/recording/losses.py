@@ -207,6 +207,8 @@ class ModelOutput(Followed):
         kwargs = kwargs or {}
         if func in _LIKELIHOODS:
             return _likelihood(func, args, kwargs)
+        if func is functional.binary_cross_entropy:
+            args, kwargs = _chances(args, kwargs)
         if func is Tensor.backward and isinstance(args[0], ModelOutput):
             return args[0].backward(*args[1:], **kwargs)
         _check_divisor(func, args)
@@ -243,11 +245,28 @@ def traced(output: Any, notes: Notes) -> Any:
 
 def _check_pass(retain_graph: Any = None, create_graph: bool = False, inputs: Any = None) -> None:
     """Refuse ways to differentiate in which one example stops the loop, or brings more than is recorded."""
+    if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+        raise RuntimeError(
+            "Anomaly detection stops the loop where one example's gradient is not finite, which tells that it is "
+            "there. Train without it, or give torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        )
     if create_graph:
         raise RuntimeError(
             "backward(create_graph=True) is for a loss that holds gradients, and what examples bring to those is not "
             "recorded. Call loss.backward()."
         )
+
+
+def _chances(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments of `binary_cross_entropy` with one half for what is no number.
+
+    It raises an error there, which tells of one example. That one's gradient is no number in the model, and adds
+    nothing.
+    """
+    given = {"input": args[0], **kwargs} if args else dict(kwargs)
+    if isinstance(given["input"], ModelOutput):
+        given["input"] = torch.where(given["input"].isnan(), 0.5, given["input"])
+    return (given.pop("input"), *args[1:]), given
 
 
 def _traced_inside(output: Any, notes: Notes) -> Any:
