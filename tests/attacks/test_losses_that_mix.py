@@ -74,6 +74,23 @@ def test_a_loss_in_which_examples_meet_is_refused(loss):
         steps(start(), loss)
 
 
+AT_ONCE = {
+    "the largest": lambda losses: losses.max(),
+    "a quantile": lambda losses: losses.quantile(0.7),
+    "the other end of the batch": lambda losses: (losses - losses.flip(0)).square().mean(),
+}
+
+
+@pytest.mark.parametrize("reduce", AT_ONCE.values(), ids=AT_ONCE)
+@pytest.mark.parametrize("batch", [20, 21])
+def test_no_step_is_made_before_examples_are_seen_to_meet(reduce, batch):
+    """Examples at even places alone were replaced in a first look: where they meet in pairs it took a second one."""
+    private = start(batch=batch)
+    with pytest.raises(ValueError, match="no gradient is one example's own"):
+        steps(private, lambda outputs, targets: reduce(functional.cross_entropy(outputs, targets, reduction="none")))
+    assert private.optimizer.steps == 0
+
+
 @pytest.mark.parametrize("value", [0.5, float("nan"), float("inf"), -float("inf")])
 def test_a_small_loss_in_which_examples_meet_is_refused_beside_a_loud_example(value):
     """What is compared is relative: neither a small factor nor one example that is not finite hides the others."""

@@ -11,6 +11,7 @@ What leaves torch (``item()``, numpy, a condition in Python) is a number like an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,10 +86,10 @@ class Tape:
         # what goes into the model as the loader gave it, untouched, has the same rows by itself
         roots = [root for root in self._roots if id(root[0]) in touched]
         places = torch.arange(self.examples)
-        moved = places % 2 == 0 if self.look % 2 else places < (self.examples + 1) // 2
+        halves = places % 2 == self.look % 2, (places < self.examples // 2) == bool(self.look % 2)
         before = self._tried(roots, loss, gradient, None)
-        for way in _WAYS:
-            after = self._tried(roots, loss, gradient, (moved, way, self.look))
+        for moved, way in itertools.product(halves, _WAYS):
+            after = None if before is None else self._tried(roots, loss, gradient, (moved, way, self.look))
             if before is None or after is None:
                 continue
             for what, ours, theirs in zip(("what the model sees", "the gradients"), before, after, strict=True):
