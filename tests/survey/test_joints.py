@@ -205,7 +205,8 @@ def test_a_correlation_of_numbers_that_hardly_vary() -> None:
 def test_the_committed_coverage_is_what_is_said() -> None:
     """At least 94 % of 2,000 collections, and with thousands of people at most 96 %.
 
-    Intervals hold more often where there are few people, or hardly any in a group, and those of quantiles.
+    Intervals hold more often where there are few people, or hardly any in a group, and those of quantiles. That no
+    text is shown which nobody has is promised in 95 % at least.
     """
     told = json.loads(SCRIPT.with_suffix(".json").read_text(encoding="utf-8"))
     assert set(told) == set(coverage.STUDIES)
@@ -214,7 +215,7 @@ def test_the_committed_coverage_is_what_is_said() -> None:
         careful = "rare" in name or "answer" in name or "quantile" in name or study["people"] < 1000
         for row in study["rows"]:
             assert row["coverage"] >= 0.94, (name, row)
-            assert careful or row["coverage"] <= 0.96, (name, row)
+            assert careful or row["quantity"] == "no false text" or row["coverage"] <= 0.96, (name, row)
 
 
 # --- from the table to every door
