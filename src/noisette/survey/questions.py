@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +42,14 @@ _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or 
 class Question(Topic):
     """One thing that is asked of a person.
 
-    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``forms`` are
-    the sets of fields that describe such a question in a file, but for ``optional``. Where the answer is optional,
-    whether there is one is private too.
+    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``words`` are
+    the fields that such a question has in a file beside its name, with the argument of the class that each gives, a
+    range giving low and high; it may have ``more``. Where the answer is optional, whether there is one is private too.
     """
 
     plain: ClassVar[bool] = False
-    forms: ClassVar[tuple[frozenset[str], ...]]
+    words: ClassVar[Mapping[str, str]]
+    more: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         text(self.name, "name of a question")
@@ -61,9 +62,12 @@ class Question(Topic):
         return False
 
     @classmethod
-    @abstractmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Question:
+    def from_entry(cls, entry: Mapping[str, Any]) -> Self:
         """Return the question that these fields describe."""
+        given = {cls.words.get(word, word): value for word, value in entry.items() if word != "range"}
+        if "range" in entry:
+            given["low"], given["high"] = _span(entry)
+        return cls(**given)
 
     @abstractmethod
     def written(self) -> dict[str, Any]:
@@ -162,15 +166,8 @@ class Number(_OneNumber):
     cells: int = 64
     axis: str = field(default="number", init=False)
     kind: ClassVar[str] = "number"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (
-        frozenset({"name", "range"}),
-        frozenset({"name", "range", "want"}),
-        frozenset({"name", "range", "whole"}),
-        frozenset({"name", "range", "want", "whole"}),
-        frozenset({"name", "range", "cells"}),
-        frozenset({"name", "range", "want", "cells"}),
-        frozenset({"name", "range", "want", "whole", "cells"}),
-    )
+    words: ClassVar[Mapping[str, str]] = {"range": "low, high"}
+    more: ClassVar[frozenset[str]] = frozenset({"want", "whole", "cells", "optional"})
 
     def __post_init__(self) -> None:
         axes = {axis_of(self.low), axis_of(self.high)}
@@ -271,14 +268,7 @@ class Number(_OneNumber):
         """Return a value as its axis shows it: a date, a time of day, a whole number."""
         return shown(value, self.axis, self.whole)
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Number:
-        """Return the question that these fields describe."""
-        options = {name: entry[name] for name in ("want", "optional", "whole", "cells") if name in entry}
-        return cls(entry["name"], *_span(entry), **options)
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         wanted = {"want": self.want} if self.want != "mean" else {}
         dated = self.axis != "number"
         ends = [self.shown(end).isoformat() if dated else end for end in (self.low, self.high)]
@@ -317,7 +307,8 @@ class Choice(_OfLabels):
     optional: bool = False
     kind: ClassVar[str] = "category"
     plain: ClassVar[bool] = True
-    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "categories"}),)
+    words: ClassVar[Mapping[str, str]] = {"categories": "labels"}
+    more: ClassVar[frozenset[str]] = frozenset({"optional"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _labels(self.labels, f"categories of {self.name!r}"))
@@ -328,13 +319,7 @@ class Choice(_OfLabels):
         """The labels."""
         return Categorical(labels=Labels.of(self.labels))
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Choice:
-        """Return the question that these fields describe."""
-        return cls(entry["name"], entry["categories"], optional=entry.get("optional", False))
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         return {"name": self.name, "categories": list(self.labels)} | _written_flag(self.optional)
 
     @property
@@ -377,10 +362,8 @@ class Choices(_OfLabels):
     _: KW_ONLY
     optional: bool = False
     kind: ClassVar[str] = "choices"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (
-        frozenset({"name", "options"}),
-        frozenset({"name", "options", "most"}),
-    )
+    words: ClassVar[Mapping[str, str]] = {"options": "labels"}
+    more: ClassVar[frozenset[str]] = frozenset({"most", "optional"})
 
     def __post_init__(self) -> None:
         labels = _labels(self.labels, f"options of {self.name!r}")
@@ -399,13 +382,7 @@ class Choices(_OfLabels):
         """The labels, and how many may be chosen."""
         return Selection(most=self.most, labels=Labels.of(self.labels))
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Choices:
-        """Return the question that these fields describe."""
-        return cls(entry["name"], entry["options"], entry.get("most", 0), optional=entry.get("optional", False))
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         return {"name": self.name, "options": list(self.labels), "most": self.most} | _written_flag(self.optional)
 
     @property
@@ -456,10 +433,8 @@ class Vector(Question):
     high: float | None = None
     length: float | None = None
     kind: ClassVar[str] = "vector"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (
-        frozenset({"name", "vector", "range"}),
-        frozenset({"name", "vector", "length"}),
-    )
+    words: ClassVar[Mapping[str, str]] = {"vector": "dims"}
+    more: ClassVar[frozenset[str]] = frozenset({"range", "length"})  # one of both
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -478,15 +453,7 @@ class Vector(Question):
         inside = _interval(self.name, self.low, self.high)
         return Box(dims, inside.low, inside.high)
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Vector:
-        """Return the question that these fields describe."""
-        if "length" in entry:
-            return cls(entry["name"], entry["vector"], length=entry["length"])
-        return cls(entry["name"], entry["vector"], *_span(entry))
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         domain = self.domain
         limits = {"length": domain.radius} if isinstance(domain, Sphere) else {"range": [domain.low, domain.high]}
         return {"name": self.name, "vector": domain.dims} | limits
@@ -510,7 +477,7 @@ class Tensor(Question):
     low: float
     high: float
     kind: ClassVar[str] = "tensor"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "tensor", "range"}),)
+    words: ClassVar[Mapping[str, str]] = {"tensor": "shape", "range": "low, high"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -529,13 +496,7 @@ class Tensor(Question):
         inside = _interval(self.name, self.low, self.high)
         return TensorDomain(sizes, inside.low, inside.high)
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Tensor:
-        """Return the question that these fields describe."""
-        return cls(entry["name"], entry["tensor"], *_span(entry))
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         return {"name": self.name, "tensor": list(self.shape), "range": [self.low, self.high]}
 
 
@@ -551,7 +512,7 @@ class Graded(_OneNumber):
 
     levels: Sequence[tuple[float, float, float]]
     kind: ClassVar[str] = "graded"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "levels"}),)
+    words: ClassVar[Mapping[str, str]] = {"levels": "levels"}
 
     def __post_init__(self) -> None:
         from noisette.mechanisms.graded.levelled import LevelledResponse
@@ -579,13 +540,7 @@ class Graded(_OneNumber):
         """Whether a distribution is wanted: always, as every graded mechanism estimates one."""
         return True
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Graded:
-        """Return the question that these fields describe."""
-        return cls(entry["name"], entry["levels"])
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         return {"name": self.name, "levels": [list(level) for level in self.levels]}
 
 
@@ -607,10 +562,8 @@ class Text(Question):
     optional: bool = False
     kind: ClassVar[str] = "text"
     tells: ClassVar[str] = "texts"
-    forms: ClassVar[tuple[frozenset[str], ...]] = (
-        frozenset({"name", "text"}),
-        frozenset({"name", "text", "alphabet"}),
-    )
+    words: ClassVar[Mapping[str, str]] = {"text": "longest"}
+    more: ClassVar[frozenset[str]] = frozenset({"alphabet", "optional"})
 
     @cached_property
     def domain(self) -> Texts:
@@ -624,13 +577,7 @@ class Text(Question):
 
         return OptionalText(self) if self.optional else TextItem(self)
 
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> Text:
-        """Return the question that these fields describe."""
-        return cls(entry["name"], entry["text"], entry.get("alphabet"), optional=entry.get("optional", False))
-
     def written(self) -> dict[str, Any]:
-        """Return the fields that describe the question in a file."""
         letters = {} if self.alphabet is None else {"alphabet": self.alphabet}
         return {"name": self.name, "text": self.longest} | letters | _written_flag(self.optional)
 
@@ -683,18 +630,19 @@ def read_question(entry: Any) -> Question:
     'graded'
     """
     fields = frozenset(entry) if isinstance(entry, Mapping) else frozenset()
-    kind = next((kind for kind in KINDS if fields in kind.forms or fields - {"optional"} in kind.forms), None)
-    if kind is not None and "optional" in fields and "optional" not in kind.__dataclass_fields__:
-        raise ValueError(
-            f"Expected no 'optional' in {entry!r}: numbers, choices and texts may be optional. "
-            "Ask for each number as one that is optional."
-        )
-    if kind is None:
-        raise ValueError(
-            "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "
-            f"or a tensor with a range, or levels, or a text, got {entry!r}."
-        )
-    return kind.from_entry(entry)
+    for kind in KINDS:
+        needed = {"name", *kind.words}
+        if needed <= fields <= needed | kind.more:
+            return kind.from_entry(entry)
+        if needed <= fields <= needed | kind.more | {"optional"}:
+            raise ValueError(
+                f"Expected no 'optional' in {entry!r}: numbers, choices and texts may be optional. "
+                "Ask for each number as one that is optional."
+            )
+    raise ValueError(
+        "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "
+        f"or a tensor with a range, or levels, or a text, got {entry!r}."
+    )
 
 
 def text(value: Any, what: str) -> str:

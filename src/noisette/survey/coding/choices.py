@@ -13,15 +13,13 @@ import numpy.typing as npt
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Interval, Selection
-from noisette.survey.coding.items import Answers, Direct, Item, Topic
+from noisette.survey.coding.items import PLANNED, Answers, Direct, Item, Topic
 from noisette.survey.coding.joints import ANSWER, answered
 from noisette.survey.estimation.ratios import CellShares, DrawnSupports, Supports
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
     from noisette.survey.questions import Choices
-
-_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,7 @@ class ChoicesItem(Direct):
     @property
     def questions(self) -> tuple[Topic, ...]:  # type: ignore[override]  # a property is as good
         """The question, and the number of options."""
-        return self.question, ChosenNumber(number_name(self.name), self.question.domain.most)
-
-    @property
-    def name(self) -> str:
-        """The name of the question."""
-        return self.question.name
+        return self.question, ChosenNumber(number_name(self.question.name), self.question.domain.most)
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return the shares, and the number, which the mechanism estimates last."""
@@ -80,11 +73,6 @@ class OptionalChoices(Item):
 
     questions: tuple[Topic, ...]
     question: Choices
-
-    @property
-    def name(self) -> str:
-        """The name of the question."""
-        return self.question.name
 
     @cached_property
     def domain(self) -> Selection:
@@ -134,13 +122,18 @@ class OptionalChoices(Item):
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the errors where most people answer, and choose as many as they may, or half of all."""
-        size, readout = self.domain.size, mechanism.readout
-        shares = np.append(np.full(size - 1, self._share), 1 - ANSWER)
-        people = np.append(np.full(size, round(_PLANNED * mechanism.share)), _PLANNED)
-        said = (np.append(shares, shares.sum()) - readout.offset) / readout.scale
-        total = np.rint(people * said).astype(np.int64)
-        squares = total.copy()
-        scale = float(np.ravel(readout.scale)[-1])
-        squares[-1] = round(_PLANNED * (mechanism.number_variance() / scale**2 + said[-1] ** 2))
-        errors = [one.std_error for one in self.read(mechanism, np.stack([people, total, squares]), None)]
-        return np.asarray(np.concatenate(errors) * math.sqrt(_PLANNED / users))
+        shares = np.append(np.full(self.domain.size - 1, self._share), 1 - ANSWER)
+        found = self.read(mechanism, expected_selections(mechanism, shares), None)
+        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(PLANNED / users))
+
+
+def expected_selections(mechanism: Any, shares: FloatArray) -> IntArray:
+    """Return the sums of very many reports about selections of options of these shares, as `expected` does."""
+    people = np.append(np.full(shares.size, round(PLANNED * mechanism.share)), PLANNED)
+    readout = mechanism.readout
+    said = (np.append(shares, shares.sum()) - readout.offset) / readout.scale
+    total = np.rint(people * said).astype(np.int64)
+    squares = total.copy()
+    scale = float(np.ravel(readout.scale)[-1])
+    squares[-1] = round(PLANNED * (mechanism.number_variance() / scale**2 + said[-1] ** 2))
+    return np.stack([people, total, squares])

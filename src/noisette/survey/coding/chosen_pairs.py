@@ -17,9 +17,9 @@ import numpy.typing as npt
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Selection
-from noisette.survey.coding.choices import ChosenNumber, number_name
-from noisette.survey.coding.items import Answers, Item, Topic
-from noisette.survey.coding.joints import Joint, signs
+from noisette.survey.coding.choices import ChosenNumber, expected_selections, number_name
+from noisette.survey.coding.items import PLANNED, Answers, Topic
+from noisette.survey.coding.joints import Joint, PairItem, signs
 from noisette.survey.estimation.ratios import CellShares, RatioEstimate, Supports
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from noisette.survey.questions import Choices, Question
 
 MOST_PAIRS = 1 << 14  # of labels and options
-_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 
 
 @dataclass(frozen=True)
-class ChosenPairs(Item):
+class ChosenPairs(PairItem):
     """What a person chose of a list, in pairs with what ``first`` says of her.
 
     ``first`` has rows: the labels of a choice, the options of other several choices, or the two ends of the range of a
@@ -42,16 +41,6 @@ class ChosenPairs(Item):
     questions: tuple[Topic, ...]
     first: Any
     second: Choices
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Both questions."""
-        return self.first.name, self.second.name
-
-    @property
-    def name(self) -> str:
-        """What both are called together."""
-        return next(one.name for one in self.questions if isinstance(one, Joint))
 
     @property
     def _several(self) -> bool:
@@ -111,16 +100,8 @@ class ChosenPairs(Item):
             rows = np.append(np.full(self._rows - 1, self.first.domain.most / 2 / len(self.first.labels)), 1.0)
         options = np.append(np.full(self._columns - 1, self.second.domain.most / 2 / len(self.second.labels)), 1.0)
         shares = np.outer(rows, options).ravel()[: self.domain.size]
-        readout = mechanism.readout
-        share = (np.append(shares, shares.sum()) - readout.offset) / readout.scale
-        total = np.rint(_PLANNED * share).astype(np.int64)
-        squares = total.copy()
-        squares[-1] = round(
-            _PLANNED * (mechanism.number_variance() / np.ravel(readout.scale)[-1] ** 2 + share[-1] ** 2)
-        )
-        sums = np.stack([np.full(total.size, _PLANNED), total, squares])
-        errors = np.concatenate([one.std_error for one in self.read(mechanism, sums, None)])
-        return np.asarray(errors * math.sqrt(_PLANNED / users))
+        found = self.read(mechanism, expected_selections(mechanism, shares), None)
+        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(PLANNED / users))
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return the estimates of each question, and of both together."""

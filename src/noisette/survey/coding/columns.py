@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,12 +47,8 @@ class Columns:
     def numbers(self, name: str, *, missing: bool = False) -> FloatArray:
         """Return a column of numbers, refusing what is not a finite number; where one may be ``missing`` it is NaN."""
         column = self._arrow(name)
-        if missing and (blank := self._missing(column)).any():
-            found = np.full(self.rows, np.nan)
-            known = np.flatnonzero(~blank)
-            found[known] = as_numbers(column.take(known), lambda row: self.place(int(known[row]), name))
-            self._check_finite(np.where(blank, 0.0, found), name)
-            return found
+        if missing and (some := self._where_given(name, column, np.nan, lambda own: own.numbers(name))) is not None:
+            return some
         found = as_numbers(column, partial(self.place, name=name))
         self._check_finite(found, name)
         return found
@@ -78,6 +74,22 @@ class Columns:
             found = pa.array(numbers, pa.float64())
         return replace(self, held={name: found})
 
+    def _where_given(
+        self, name: str, column: Any, blank: Any, read: Callable[[Columns], Any]
+    ) -> npt.NDArray[Any] | None:
+        """Read the given answers of a column, with ``blank`` for those that are missing; None where none is."""
+        import pyarrow as pa
+
+        missing = self._missing(column)
+        if not missing.any():
+            return None
+        found = np.broadcast_to(np.asarray(blank), (self.rows, *np.shape(blank))).copy()
+        if (known := np.flatnonzero(~missing)).size:
+            kept = column.take(known)
+            kept = kept.dictionary_decode() if pa.types.is_dictionary(kept.type) else kept
+            found[known] = read(Columns({name: kept}, known.size, self.source, self.before, kept=known))
+        return found
+
     @staticmethod
     def _missing(column: Any) -> BoolArray:
         """Tell which answers are missing: no value, and in a text column an empty one too."""
@@ -96,15 +108,10 @@ class Columns:
         import pyarrow as pa
 
         column = self._arrow(name)
-        if missing and (blank := self._missing(column)).any():
-            codes = np.full(self.rows, len(labels), dtype=np.int64)
-            known = np.flatnonzero(~blank)
-            if known.size:
-                kept = column.take(known)
-                kept = kept.dictionary_decode() if pa.types.is_dictionary(kept.type) else kept
-                own = Columns({name: kept}, known.size, self.source, self.before, kept=known)
-                codes[known] = own.codes(name, labels)
-            return codes
+        if missing:
+            some = self._where_given(name, column, len(labels), lambda own: own.codes(name, labels))
+            if some is not None:
+                return some
         if pa.types.is_dictionary(column.type) and not column.null_count:
             own = Columns({name: column.dictionary}, len(column.dictionary))
             places = own._places(name, labels)  # labels that nobody chose may be unknown
@@ -133,14 +140,11 @@ class Columns:
         from noisette.survey.questions import SEPARATOR
 
         column = self._lists_of_labels(name)
-        if missing and (blank := self._missing(column)).any():
-            codes = np.full((self.rows, most), -1, dtype=np.int64)
-            codes[blank, 0] = len(labels)
-            known = np.flatnonzero(~blank)
-            if known.size:
-                own = Columns({name: column.take(known)}, known.size, self.source, self.before, kept=known)
-                codes[known] = own.selections(name, labels, most)
-            return codes
+        if missing:
+            none = [len(labels)] + [-1] * (most - 1)
+            some = self._where_given(name, column, none, lambda own: own.selections(name, labels, most))
+            if some is not None:
+                return some
         if pa.types.is_nested(column.type):
             if column.null_count:
                 raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the list is missing. {IMPUTE}")
@@ -153,11 +157,11 @@ class Columns:
             row = int(owner[int(np.argmax(column.flatten().is_null()))])
             raise ValueError(f"{self.place(row, name)}: an option of the list is missing. Leave it out of the list.")
         chosen = compute.utf8_trim_whitespace(column.flatten().cast(pa.string()).fill_null(""))
-        some = np.asarray(compute.not_equal(chosen, "").to_numpy(zero_copy_only=False), dtype=bool)
-        codes, owner = _looked_up(chosen, labels)[some], owner[some]
+        named = np.asarray(compute.not_equal(chosen, "").to_numpy(zero_copy_only=False), dtype=bool)
+        codes, owner = _looked_up(chosen, labels)[named], owner[named]
         if codes.size and codes.min() < 0:
             at = int(np.argmin(codes))
-            bad = chosen[int(np.flatnonzero(some)[at])].as_py()
+            bad = chosen[int(np.flatnonzero(named)[at])].as_py()
             few = _validate.few(labels, quoted=True)
             raise ValueError(f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}.")
         many = np.bincount(owner, minlength=self.rows)
@@ -207,13 +211,8 @@ class Columns:
         import pyarrow as pa
 
         column = self._arrow(name)
-        if missing and (blank := self._missing(column)).any():
-            texts: npt.NDArray[Any] = np.full(self.rows, None, dtype=object)
-            known = np.flatnonzero(~blank)
-            if known.size:
-                own = Columns({name: column.take(known)}, known.size, self.source, self.before, kept=known)
-                texts[known] = own.texts(name)
-            kept: list[Any] = texts.tolist()
+        if missing and (some := self._where_given(name, column, None, lambda own: own.texts(name))) is not None:
+            kept: list[Any] = some.tolist()
             return kept
         try:
             found: list[str] = as_text(column, partial(self.place, name=name)).to_pylist()

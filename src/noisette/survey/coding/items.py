@@ -122,7 +122,7 @@ class Item(ABC):
     @property
     def name(self) -> str:
         """What the item is called in messages and in records."""
-        return self.questions[-1].name
+        return self.questions[0].name
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -177,6 +177,15 @@ class Item(ABC):
 
         std = np.asarray(deviation(mechanism, users=users).std, dtype=np.float64)
         return np.broadcast_to(std, (sum(len(one.quantities) for one in self.questions),))
+
+
+PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
+
+
+def expected(mechanism: Any, shares: FloatArray) -> IntArray:
+    """Return the sums of as many reports about categories of these shares: rows of counts, totals and squares."""
+    total = np.rint(PLANNED * (shares - mechanism.readout.offset) / mechanism.readout.scale).astype(np.int64)
+    return np.stack([np.full(total.size, PLANNED), total, total])
 
 
 @dataclass(frozen=True)

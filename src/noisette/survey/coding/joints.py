@@ -20,7 +20,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.categorical._base import CountingMechanism
-from noisette.survey.coding.items import Answers, Item, Topic
+from noisette.survey.coding.items import PLANNED, Answers, Item, Topic, expected
 from noisette.survey.estimation.ratios import CellShares, CorrelationEstimate
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 4096  # of two choices together
 ANSWER = 0.8  # the share of people who answer an optional question, where its error is predicted
-_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 _CLEAR = 3.0  # standard errors, below which a variance is taken for zero
 
 
@@ -107,6 +106,24 @@ def joint_name(pair: Sequence[str]) -> str:
     return " × ".join(pair)
 
 
+class PairItem(Item):
+    """Two questions that are asked together: among what is read is a `Joint` of them."""
+
+    @property
+    def _joint(self) -> Joint:
+        return next(one for one in self.questions if isinstance(one, Joint))
+
+    @property
+    def name(self) -> str:
+        """What both are called together."""
+        return self._joint.name
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Names of both."""
+        return self._joint.pair
+
+
 @dataclass(frozen=True)
 class Coded(Item):
     """Cells that one report supports or not; ``questions`` are read from their shares."""
@@ -134,11 +151,8 @@ class Coded(Item):
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the errors that the expected sums of very many people have, scaled to this many."""
-        readout = mechanism.readout
-        total = np.rint(_PLANNED * (self.shares - readout.offset) / readout.scale).astype(np.int64)
-        sums = np.stack([np.full(total.size, _PLANNED), total, total])
-        errors = np.concatenate([one.std_error for one in self.read(mechanism, sums, None)])
-        return np.asarray(errors * math.sqrt(_PLANNED / users))
+        found = self.read(mechanism, expected(mechanism, self.shares), None)
+        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(PLANNED / users))
 
 
 def covarying(mechanism: Any) -> bool:
@@ -158,7 +172,7 @@ def _rows(*groups: npt.ArrayLike) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Crosstab(Coded):
+class Crosstab(PairItem, Coded):
     """Two choices: the cell of both labels."""
 
     first: Choice
@@ -173,11 +187,6 @@ class Crosstab(Coded):
         """Even shares."""
         size = math.prod(self._sizes)
         return np.full(size, 1 / size)
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Both choices."""
-        return self.first.name, self.second.name
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the place of the pair."""
@@ -200,7 +209,7 @@ class Crosstab(Coded):
 
 
 @dataclass(frozen=True)
-class Within(Coded):
+class Within(PairItem, Coded):
     """A choice and a number: the label, and the end of the range to which the number is rounded."""
 
     choice: Choice
@@ -211,11 +220,6 @@ class Within(Coded):
         """Even shares, and a mean in the middle of the range."""
         size = 2 * len(self.choice.labels)
         return np.full(size, 1 / size)
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The choice and the number."""
-        return self.choice.name, self.number.name
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the place of label and end."""
@@ -258,11 +262,6 @@ class OptionalNumber(Coded):
 
     number: Number
 
-    @property
-    def name(self) -> str:
-        """The name of the number."""
-        return self.number.name
-
     @cached_property
     def shares(self) -> FloatArray:
         """Most people answer, and the mean is in the middle of the range."""
@@ -287,11 +286,6 @@ class OptionalChoice(Coded):
     """A choice that may be left out: no answer is one more label."""
 
     choice: Choice
-
-    @property
-    def name(self) -> str:
-        """The name of the choice."""
-        return self.choice.name
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -319,7 +313,7 @@ def answered(cells: CellShares, rate: Topic) -> Estimate:
 
 
 @dataclass(frozen=True)
-class Correlated(Item):
+class Correlated(PairItem):
     """Two numbers: some people report the cell of both rounded to ends of their ranges, others a square.
 
     In units of half its range about the middle, a person's numbers are u and v. The cells tell the means of u, v and
@@ -329,11 +323,6 @@ class Correlated(Item):
     questions: tuple[Topic, ...]
     first: Number
     second: Number
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Both numbers."""
-        return self.first.name, self.second.name
 
     @cached_property
     def domain(self) -> Any:
@@ -362,15 +351,12 @@ class Correlated(Item):
         """Return the errors for numbers that are uncorrelated and evenly spread, from expected sums."""
         from noisette.prediction import deviation
 
-        inner = mechanism.inner_mechanisms
-        readout = inner[0].readout
-        total = np.rint(_PLANNED * (0.25 - readout.offset) / readout.scale).astype(np.int64)
-        cells = CellShares.of(inner[0], np.stack([np.full(4, _PLANNED), np.full(4, total), np.full(4, total)]))
-        errors = [
-            float(np.max(deviation(one, users=_PLANNED, values=np.linspace(0, 1, 65) ** 2).std)) for one in inner[1:]
-        ]
-        found = self._told(cells, np.full(2, 1 / 3), np.square(errors), _PLANNED)
-        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(3 * _PLANNED / users))
+        first, *squares = mechanism.inner_mechanisms
+        cells = CellShares.of(first, expected(first, np.full(4, 0.25)))
+        values = np.linspace(0, 1, 65) ** 2
+        errors = [float(np.max(deviation(one, users=PLANNED, values=values).std)) for one in squares]
+        found = self._told(cells, np.full(2, 1 / 3), np.square(errors), PLANNED)
+        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(3 * PLANNED / users))
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return both means, the correlation and the covariance."""

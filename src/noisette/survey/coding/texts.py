@@ -98,11 +98,6 @@ class OptionalText(TextItem):
         """The question, and how many people answered it."""
         return self.question, ResponseRate(rate_name(self.question.name))
 
-    @property
-    def name(self) -> str:
-        """The name of the question."""
-        return self.question.name
-
     @cached_property
     def domain(self) -> Texts:
         """The texts, and a space."""

@@ -20,7 +20,7 @@ from noisette._bounded import added, bounded_interval, jump_of_sum, moves_of, sc
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Attributes, Interval
-from noisette.survey.coding.items import Answers, Item, Topic
+from noisette.survey.coding.items import PLANNED, Answers, Item, Topic, expected
 from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, Supports
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ CELLS = (16, 64, 256)  # of the last level
 _ONE_ERROR = 0.6827  # the level at which half of an interval is called a standard error
 _EXACTLY = 1e-7  # of a cell, within which the function is said to meet a chance
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
-_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 
 
 def tree(cells: int) -> tuple[int, ...]:
@@ -107,21 +106,12 @@ class CellLevels(Item):
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the errors of the quantiles of numbers that are evenly spread, from expected sums."""
-        levels = [(inner, _expected(inner, size)) for inner, size in _inner(mechanism, self.edges.size - 1)]
+        each = zip(mechanism.inner_mechanisms, tree(self.edges.size - 1), strict=True)
+        levels = [(one, CellShares.of(one, expected(one, np.full(size, 1 / size)))) for one, size in each]
         _, spread, _ = agreed(levels, self.used)
-        error = np.sqrt(np.maximum(np.diag(spread), 0.0)) * math.sqrt(len(levels) * _PLANNED / users)
+        error = np.sqrt(np.maximum(np.diag(spread), 0.0)) * math.sqrt(len(levels) * PLANNED / users)
         at = np.asarray(QUANTILES) * self.used
         return np.asarray(np.interp(at, np.arange(error.size), error) * (self.number.high - self.number.low))
-
-
-def _inner(mechanism: Any, cells: int) -> list[tuple[Any, int]]:
-    return list(zip(mechanism.inner_mechanisms, tree(cells), strict=True))
-
-
-def _expected(mechanism: Any, size: int) -> CellShares:
-    """Return what very many evenly spread people would report."""
-    total = round(_PLANNED * (1 / size - mechanism.readout.offset) / mechanism.readout.scale)
-    return CellShares.of(mechanism, np.tile([[_PLANNED], [total], [total]], (1, size)))
 
 
 @dataclass(frozen=True, eq=False)

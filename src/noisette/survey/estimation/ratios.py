@@ -59,7 +59,6 @@ class DrawnSupports(Supports):
     """The same of a report about one cell that was drawn, of ``most``: it says nothing of the others."""
 
     def ends(self, weights: FloatArray, many: Any = 1) -> tuple[FloatArray, FloatArray]:
-        """Return the least and the largest that a report says of weighted sums of the cells."""
         said = self.most * np.stack([weights * self.offset, weights * (self.offset + self.scale)])
         return np.asarray(np.minimum(said, 0.0).min(axis=(0, -1))), np.asarray(np.maximum(said, 0.0).max(axis=(0, -1)))
 

@@ -218,7 +218,6 @@ class MixedEstimate(Estimate):
 
     @property
     def jump(self) -> FloatArray:
-        """How far one report can move each quantity."""
         each = [(own * one.jump, own * one.std_error) for own, one in zip(self.weights, self.parts, strict=True)]
         return jump_of_sum(*zip(*each, strict=True))
 
