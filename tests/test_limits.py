@@ -205,7 +205,7 @@ MARGINS: dict[str, dict[Any, Any]] = {
         ("_FINE", "_COARSE"): (1800.0, 3600.0),
         "_UNITS": ((86400.0, "days", 2.0), (3600.0, "h", 2.0), (60.0, "min", 0.0)),
     },
-    "collector/storage/arrivals.py": {
+    "collector/storage/tracks.py": {
         "KEPT": {10: 1800, 3600: 28 * 86400},
     },
     "collector/storage/postgres.py": {
@@ -227,15 +227,6 @@ MARGINS: dict[str, dict[Any, Any]] = {
     "survey/batches.py": {
         "_MIXER": np.uint64(11400714819323198485),
     },
-    "survey/coding/choices.py": {
-        "_PLANNED": 10000000,
-    },
-    "survey/coding/chosen_pairs.py": {
-        "_PLANNED": 10000000,
-    },
-    "survey/coding/joints.py": {
-        "_PLANNED": 10000000,
-    },
     "survey/estimation/comparing.py": {
         "_GRID": 201,
         "_FARTHEST_BOUNDARY": 9.0,
@@ -243,9 +234,6 @@ MARGINS: dict[str, dict[Any, Any]] = {
     "survey/estimation/distributions.py": {
         "_POINTS": 5,
         "_TRIALS": 60,
-    },
-    "survey/estimation/hierarchy.py": {
-        "_PLANNED": 10000000,
     },
     "survey/questions.py": {
         ("_NARROWEST", "_WIDEST"): (1e-90, 1e90),
@@ -710,7 +698,10 @@ COMPUTING: dict[str, dict[Any, Any]] = {
     "prediction/texts.py": {
         "_CHANCE": 0.9,
     },
-    "accounting/_excess.py": {
+    "accounting/_sums.py": {
+        "MOST_POINTS": 2.0**21,
+        "ULP": 2.0 ** (-52),
+        "_NEGLIGIBLE_EXPONENT": 60.0,
         "_STEPS": (100.0, 4000.0),
         "_POINTS": (2.0**16, 2.0**19),
         "_DEVIATIONS": 9.0,
@@ -735,11 +726,6 @@ COMPUTING: dict[str, dict[Any, Any]] = {
     "accounting/calibration.py": {
         "_SMALLEST_BUDGET": 1e-06,
         "_LEAST_NOISE": 1e-06,
-    },
-    "accounting/_sums.py": {
-        "MOST_POINTS": 2.0**21,
-        "ULP": 2.0 ** (-52),
-        "_NEGLIGIBLE_EXPONENT": 60.0,
     },
     "accounting/composition.py": {
         "_NEGLIGIBLE": 1e-09,
@@ -806,6 +792,9 @@ COMPUTING: dict[str, dict[Any, Any]] = {
         "_CAUTION": ((3.0, 1.5, 0.5), (4.0, 2.0, 0.5)),
     },
     "auditing/claims.py": {
+        "_SPREAD": 12,
+        "_POINTS": 40001,
+        "_TILTS": 100,
         "_PERIODS": 30,
         "_ROUNDING": 1e-09,
         "_SUMMED": 1e-06,
@@ -815,11 +804,6 @@ COMPUTING: dict[str, dict[Any, Any]] = {
         "_HEAVY": 5.0,
         "_UNREPORTED": -1000000000000.0,
         "_STRETCHES": (8, 32, 128),
-    },
-    "auditing/error_claims.py": {
-        "_SPREAD": 12,
-        "_POINTS": 40001,
-        "_TILTS": 100,
     },
     "auditing/exact.py": {
         "_DOUBLINGS": 48,

@@ -13,7 +13,7 @@ from experiments.ldptube import tables
 from experiments.ldptube.enhancement import COLLECTIONS, Model
 from noisette import datasets
 from noisette._validate import FloatArray
-from noisette.auditing.error_claims import lower_error
+from noisette.auditing.claims import lower_error
 from noisette.enhancement.hdr4me import l1, supremum
 
 _BUDGETS = (0.1, 0.4, 1.6)

@@ -17,7 +17,6 @@ from tests.held import Held
 
 import noisette as nz
 from noisette.accounting import (
-    _excess,
     _numbers,
     _runs,
     _sums,
@@ -210,18 +209,18 @@ def excess() -> list[Any]:
     told: list[Any] = []
     for shift in (0.0, -0.4, -0.02):
         for share, users in ((0.3, 20), (0.01, 300), (0.9, 600), (1e-5, 100)):
-            told.append(_excess.expected_excess(values + shift, weights, share, users))
-    told.append(_excess.expected_excess(-np.abs(values), weights, 0.3, 20))
-    told.append(_excess.expected_excess(np.append(values, 4000.0), np.append(0.999 * weights, 0.001), 0.5, 5000))
-    term = _excess._Term.build(values - 0.3, weights, 0.4, 0.25)
+            told.append(_sums.expected_excess(values + shift, weights, share, users))
+    told.append(_sums.expected_excess(-np.abs(values), weights, 0.3, 20))
+    told.append(_sums.expected_excess(np.append(values, 4000.0), np.append(0.999 * weights, 0.001), 0.5, 5000))
+    term = _sums._Term.build(values - 0.3, weights, 0.4, 0.25)
     told += [vars(term), [term.reach(users) for users in (1, 3, 99, 100, 101, 9000)]]
-    told.append(_excess._on_lattice(np.asarray([-1.25, 3.5, 2.0]), np.asarray([0.5, 0.3, 0.2]), 0.6))
-    told.append(_excess._on_lattice(np.asarray([1.25, 3.5]), np.asarray([0.5, 0.5]), 0.6))
+    told.append(_sums._on_lattice(np.asarray([-1.25, 3.5, 2.0]), np.asarray([0.5, 0.3, 0.2]), 0.6))
+    told.append(_sums._on_lattice(np.asarray([1.25, 3.5]), np.asarray([0.5, 0.5]), 0.6))
     told += [
-        _excess._tilt(np.arange(-3.0, 4), np.log(np.asarray(w) / sum(w)))
+        _sums._tilt(np.arange(-3.0, 4), np.log(np.asarray(w) / sum(w)))
         for w in ([7, 6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1, 2])
     ]
-    told += [summary(_excess._convolved(term, users, 40)) for users in (3, 60, 70, 400)]
+    told += [summary(_sums._convolved(term, users, 40)) for users in (3, 60, 70, 400)]
     return told
 
 
@@ -451,7 +450,7 @@ LAST: dict[str, Callable[[], float]] = {
     "divergence": lambda: float(composition.rdp(Guarantee(1.0), [2.0])[0]),
     "three points": lambda: float(curves.privacy_curve(mechanism("response")).deltas[0]),
     "a curve": lambda: float(curves.privacy_curve(mechanism("counts"), dots=40).deltas[3]),
-    "an excess": lambda: _excess.expected_excess(np.asarray([-1.0, 0.5]), np.asarray([0.6, 0.4]), 1e-6, 9),
+    "an excess": lambda: _sums.expected_excess(np.asarray([-1.0, 0.5]), np.asarray([0.6, 0.4]), 1e-6, 9),
     "a shuffled delta": lambda: float(shuffling.Blanket.clones(0.4).delta(50, 0.1)[0]),
     "noise": lambda: calibration.noise_multiplier(2.0, 1e-6, releases=100),
 }

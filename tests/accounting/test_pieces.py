@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.accounting import _excess, _numbers, _runs, composition, curves, likelihoods, sampling, shuffling
-from noisette.accounting._excess import _convolved, _on_lattice, _Term, _tilt, expected_excess
+from noisette.accounting import _numbers, _runs, _sums, composition, curves, likelihoods, sampling, shuffling
 from noisette.accounting._runs import PairLosses, _along, _last, _peak, _polynomials
-from noisette.accounting._sums import LossSum, cumulants, saddle
+from noisette.accounting._sums import LossSum, _convolved, _on_lattice, _Term, _tilt, cumulants, expected_excess, saddle
 from noisette.accounting.curves import Curve, _delta, _interpolate, _reach
 from noisette.accounting.events import gdp
 from noisette.accounting.sampling import Losses, Pair, _log_mixture, _log_sum, counted
@@ -227,7 +226,7 @@ def test_users_outside_the_blanket_are_split_off_where_they_are_most(monkeypatch
     values, weights = np.asarray([1.0, -1.0]), np.asarray([0.5, 0.5])
     found = expected_excess(values, weights, 1e-9, 3)
     assert found == pytest.approx(3 * 1e-9 * 0.5, rel=1e-6)
-    assert _excess._FEW_TERMS >= 1
+    assert _sums._FEW_TERMS >= 1
 
 
 @pytest.mark.parametrize("share", [1e-15, 1e-18, 1e-30, 1e-100, 1e-300])

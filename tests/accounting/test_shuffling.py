@@ -20,7 +20,7 @@ from noisette.accounting import (
     shuffled_closed_form,
     shuffled_delta,
 )
-from noisette.accounting._excess import expected_excess
+from noisette.accounting._sums import expected_excess
 from noisette.accounting.likelihoods import likelihoods
 
 # by what classes declare, which check_mechanism holds against their examples: these take long to make

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from noisette.auditing.error_claims import lower_error
+from noisette.auditing.claims import lower_error
 
 
 def test_the_case_in_which_the_promise_fails() -> None:

@@ -19,7 +19,7 @@ from tests.held import Held
 
 import noisette as nz
 from noisette.auditing import blackbox, exact, features, goodness, inputs, intervals, membership, one_run
-from noisette.auditing.error_claims import lower_error
+from noisette.auditing.claims import lower_error
 from noisette.mechanisms._base import Lattice
 from noisette.mechanisms.vector.sampled import Reports
 

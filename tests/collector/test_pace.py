@@ -19,8 +19,7 @@ from noisette.collector.campaigns.life import Life
 from noisette.collector.results import pace
 from noisette.collector.results.pace import Pace, guessed, in_words, pace_of
 from noisette.collector.storage import tables, tracks
-from noisette.collector.storage.arrivals import arrivals, note_arrivals
-from noisette.collector.storage.tracks import Tracker
+from noisette.collector.storage.tracks import Tracker, arrivals, note_arrivals
 from noisette.survey.campaigns import Campaign
 
 NOW, DAY, TRIALS = 1_800_000_000.0, 86400.0, 4000

@@ -20,7 +20,7 @@ from tests.collector.helpers import KEYS, entry, known_keys, running
 import noisette as nz
 from noisette.collector import Store, create_app
 from noisette.collector.campaigns.life import Life
-from noisette.collector.storage.arrivals import note_arrivals
+from noisette.collector.storage.tracks import note_arrivals
 from noisette.collector.web.console import once_key
 from noisette.planner import page as planner_page
 from noisette.survey.campaigns import Campaign

@@ -18,7 +18,7 @@ from tests.collector.helpers import KEYS, OPERATOR, accept, auth, entry, known_k
 from noisette.collector import Store, create_app
 from noisette.collector.campaigns.roster import Roster
 from noisette.collector.storage import tables
-from noisette.collector.storage.arrivals import note_arrivals
+from noisette.collector.storage.tracks import note_arrivals
 from noisette.collector.web import webhooks
 from noisette.collector.web.webhooks import check_address, post, resolved
 from noisette.survey.campaigns import Campaign

@@ -5,8 +5,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from noisette.enhancement.averaging import _LEARNED, _Family, bayes
-from noisette.enhancement.bell import Bell, Ridge
+from noisette.enhancement.averaging import _LEARNED, Bell, Ridge, _Family, bayes
 from noisette.enhancement.hdr4me import l2
 from noisette.enhancement.npmle import fit, npmle
 

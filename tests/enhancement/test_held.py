@@ -33,7 +33,7 @@ from noisette.enhancement import (
     stein,
 )
 from noisette.enhancement.automatic import _worse
-from noisette.enhancement.bell import Bell, Ridge
+from noisette.enhancement.averaging import Bell, Ridge
 from noisette.mechanisms.vector.sampled import Reports
 
 HELD = Held(__file__)

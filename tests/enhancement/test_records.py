@@ -7,7 +7,7 @@ import pytest
 
 import noisette as nz
 from noisette.enhancement.channel import chances_at, check_size, report_edges
-from noisette.enhancement.records import by_kind
+from noisette.enhancement.problem import by_kind
 
 GROUPS = (3, 1, 5, 1, 40)
 

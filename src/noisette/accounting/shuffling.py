@@ -17,9 +17,9 @@ from scipy.special import betainc
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.accounting._excess import expected_excess
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
 from noisette.accounting._runs import pair_losses
+from noisette.accounting._sums import expected_excess
 from noisette.accounting.composition import compose, summed_epsilon
 from noisette.accounting.conversions import gdp_epsilon
 from noisette.accounting.curves import Curve, Released

@@ -255,7 +255,7 @@ def results(campaign: str, period: str | None, enhance: str, output: Path | None
     from noisette.collector.results.found import found_texts
     from noisette.collector.results.known import known_so_far
     from noisette.collector.results.pace import guessed
-    from noisette.collector.storage.arrivals import arrivals
+    from noisette.collector.storage.tracks import arrivals
     from noisette.enhancement import METHODS
     from noisette.survey.estimation.distributions import Shapes
     from noisette.survey.periods import check_period, period_at

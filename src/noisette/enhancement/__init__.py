@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +13,9 @@ from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.enhancement import averaging, bounds, hdr4me, shrinkage, simplex
 from noisette.enhancement import npmle as nonparametric
-from noisette.enhancement.automatic import automatic
-from noisette.enhancement.problem import NormalMeans, Scale
+from noisette.enhancement.automatic import automatic, raw
+from noisette.enhancement.problem import NormalMeans, Scale, by_kind
 from noisette.enhancement.reconstruction import Reconstruction, expectation_maximization, reconstruct
-from noisette.enhancement.records import by_kind
 from noisette.enhancement.shrinkage import Target
 from noisette.enhancement.stein import Enhanced
 
@@ -97,11 +95,6 @@ def _by_kind(own: Estimate, method: str, bias: FloatArray, options: dict[str, An
     return enhance(own, method, bias=bias, **options)
 
 
-def _none(problem: NormalMeans) -> Enhanced:
-    slope = np.ones_like(problem.observed)
-    return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan)
-
-
 def _bounded(rule: Callable[..., Enhanced]) -> Callable[..., Enhanced]:
     return lambda problem: rule(problem.debiased, problem.std_error)
 
@@ -150,7 +143,7 @@ def _check_frequencies(problem: NormalMeans) -> None:
 
 METHODS: dict[str, Method] = {
     "auto": Method(automatic),
-    "none": Method(_none),
+    "none": Method(lambda problem: replace(raw(problem), name="")),
     "box": Method(_bounded(bounds.box), needs_domain=True),
     "uniform-prior": Method(_bounded(bounds.uniform_prior), needs_domain=True),
     "hdr4me-l1": Method(_hdr4me(hdr4me.l1), "canonical"),

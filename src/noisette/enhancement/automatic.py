@@ -38,7 +38,7 @@ def automatic(problem: NormalMeans) -> Enhanced:
     if problem.bounded:
         plain = replace(bounds.uniform_prior(problem.debiased, problem.std_error), name="uniform-prior")
     else:
-        plain = _raw(problem)
+        plain = raw(problem)
     chosen = plain if _worse(problem.std_error, best.risk, plain.risk) else best
     if np.sum(chosen.risk) <= (1 - _WORTHWHILE) * np.sum(problem.std_error**2):
         return chosen
@@ -51,7 +51,8 @@ def _average(problem: NormalMeans) -> Enhanced:
     return replace(problem.inside(result), name="bayes")
 
 
-def _raw(problem: NormalMeans) -> Enhanced:
+def raw(problem: NormalMeans) -> Enhanced:
+    """Return the values as they are; nothing is known of those that nobody reported."""
     slope = np.ones_like(problem.observed)
     return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan, name="none")
 
@@ -59,7 +60,7 @@ def _raw(problem: NormalMeans) -> Enhanced:
 def _projected(problem: NormalMeans) -> Enhanced:
     """Return the raw values, moved into the domain where there is one."""
     if not problem.bounded:
-        return _raw(problem)
+        return raw(problem)
     return replace(bounds.box(problem.debiased, problem.std_error), name="box")
 
 
@@ -68,7 +69,7 @@ def _few(problem: NormalMeans) -> Enhanced:
     observed, std_error = problem.debiased, problem.std_error
     if not problem.bounded:
         if observed.size < 4:
-            return _raw(problem)
+            return raw(problem)
         return replace(shrinkage.james_stein(observed, std_error), name="james-stein")
     precise = std_error < _NOISY
     flat = replace(bounds.uniform_prior(observed[~precise], std_error[~precise]), name="uniform-prior")

@@ -2,9 +2,9 @@
 
 from .clients import Clients as Clients
 from .clients import new_secret as new_secret
-from .inprocess import InProcess as InProcess
+from .forwarding import InProcess as InProcess
 from .layout import PacketLayout as PacketLayout
-from .linkage import shuffled_blocks as shuffled_blocks
+from .layout import shuffled_blocks as shuffled_blocks
 from .receipt import Receipt as Receipt
 from .receiver import create_receiver as create_receiver
 from .receiver import receiving as receiving

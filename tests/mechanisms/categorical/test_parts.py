@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 import noisette as nz
+from noisette.mechanisms import _solved
 from noisette.mechanisms.categorical.selections.wheel import _binomial
 from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
-from noisette.mechanisms.scalar import _lp_cache
 
 
 @pytest.mark.parametrize(("many", "chance"), [(1, 0.3), (7, 0.9), (400, 0.03), (90_000, 0.5)])
@@ -46,7 +46,7 @@ def test_weights_of_hashed_reports_add_up() -> None:
 
 
 def test_a_solution_is_kept_where_there_was_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lp_cache, "_path", lambda key: tmp_path / "a" / "b" / key)
+    monkeypatch.setattr(_solved, "_path", lambda key: tmp_path / "a" / "b" / key)
     for masses, plausible in (
         ([0.1, 0.2], True),
         ([0.0, 0.0], False),
@@ -54,8 +54,8 @@ def test_a_solution_is_kept_where_there_was_no_folder(tmp_path: Path, monkeypatc
         ([0.3, -0.1], False),
         ([0.1, np.nan], False),
     ):
-        _lp_cache.store("key", np.asarray(masses))
-        found = _lp_cache.load("key", 2)
+        _solved.store("key", np.asarray(masses))
+        found = _solved.load("key", 2)
         assert (found is not None) == plausible
         assert not plausible or found.tolist() == masses  # type: ignore[union-attr]
-        assert _lp_cache.load("key", 3) is None
+        assert _solved.load("key", 3) is None

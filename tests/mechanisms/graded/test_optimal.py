@@ -16,8 +16,8 @@ from scipy.stats import chi2
 
 import noisette as nz
 from noisette.aggregation import load
+from noisette.mechanisms import _solved
 from noisette.mechanisms.graded import _programme, _table
-from noisette.mechanisms.scalar import _lp_cache
 
 LEVELS = {"edges": [-1, -0.5, 0.5, 1], "epsilons": [0.6, 1.8, 1.0]}
 
@@ -193,7 +193,7 @@ class TestCache:
         monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
         mechanism = nz.OptimalGraded(**LEVELS, points=6)
         outputs, chances = np.asarray([-1.0, 0.0, 1.0]), np.eye(3)[np.arange(mechanism._positions.size) % 3]
-        _lp_cache.store(_table.cache_key(*mechanism._programme), np.concatenate([[1.0], outputs, chances.reshape(-1)]))
+        _solved.store(_table.cache_key(*mechanism._programme), np.concatenate([[1.0], outputs, chances.reshape(-1)]))
         with pytest.raises(RuntimeError, match="breaks its matrix"):
             _ = mechanism.guarantee
 

@@ -21,7 +21,8 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 import noisette as nz
-from noisette.mechanisms.scalar import _lp_cache, _lp_solve, _lp_table
+from noisette.mechanisms import _solved
+from noisette.mechanisms.scalar import _lp_solve, _lp_table
 from noisette.mechanisms.scalar._lp_table import POSITIONS, WindowTable
 
 DOMAINS = (nz.Interval(), nz.Interval(0, 100), nz.Interval(5, 5.1), nz.Interval(-1e9, 1e9), nz.Interval(1e6, 1e6 + 1))
@@ -493,7 +494,7 @@ def test_a_solved_programme_is_kept(solver: Solver) -> None:
     first = _lp_table.programme(1.3)
     assert same(first, _lp_table.programme(1.3))
     assert solver.calls == 1
-    assert [path.suffix for path in _lp_cache.directory().iterdir()] == [".bin"]  # and no draft left behind
+    assert [path.suffix for path in _solved.directory().iterdir()] == [".bin"]  # and no draft left behind
     _lp_table.programme(1.4)
     assert solver.calls == 2
 
@@ -501,7 +502,7 @@ def test_a_solved_programme_is_kept(solver: Solver) -> None:
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "foreign", "directory"])
 def test_a_damaged_cache_is_solved_again(damage: str, solver: Solver) -> None:
     first = _lp_table.programme(1.3)
-    (path,) = _lp_cache.directory().iterdir()
+    (path,) = _solved.directory().iterdir()
     content = path.read_bytes()
     if damage == "flipped":
         path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
@@ -511,7 +512,7 @@ def test_a_damaged_cache_is_solved_again(damage: str, solver: Solver) -> None:
         path.write_bytes(b"")
     elif damage == "foreign":  # whole, but the solution of another budget
         _lp_table.programme(1.4)
-        (other,) = set(_lp_cache.directory().iterdir()) - {path}
+        (other,) = set(_solved.directory().iterdir()) - {path}
         shutil.copy(other, path)
     else:
         path.unlink()
@@ -526,11 +527,11 @@ def test_a_damaged_cache_is_solved_again(damage: str, solver: Solver) -> None:
 def test_masses_that_make_no_sense_are_not_loaded(solver: Solver) -> None:
     """A file with a right checksum whose masses would not be probabilities."""
     for masses in ([0.6, 0.1], [0.1, -0.1], [math.nan, 0.1], [0.0, 0.0]):
-        _lp_cache.store("key", np.asarray(masses))
-        assert _lp_cache.load("key", 2) is None
-    _lp_cache.store("key", np.asarray([0.1, 0.2]))
-    assert _lp_cache.load("key", 2) is not None
-    assert _lp_cache.load("key", 3) is None
+        _solved.store("key", np.asarray(masses))
+        assert _solved.load("key", 2) is None
+    _solved.store("key", np.asarray([0.1, 0.2]))
+    assert _solved.load("key", 2) is not None
+    assert _solved.load("key", 3) is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(
@@ -546,10 +547,10 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOISETTE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert _lp_cache.directory() == Path("/somewhere/noisette")
+    assert _solved.directory() == Path("/somewhere/noisette")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
-    assert _lp_cache.directory() == Path("/home/someone/.cache/noisette")
+    assert _solved.directory() == Path("/home/someone/.cache/noisette")
 
 
 def test_slow_start_tells_which_budgets_need_a_programme(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -557,7 +558,7 @@ def test_slow_start_tells_which_budgets_need_a_programme(monkeypatch: pytest.Mon
         raise AssertionError("a programme was solved")
 
     monkeypatch.setattr(_lp_solve, "solve", refuse)
-    monkeypatch.setattr(_lp_cache, "load", lambda *_: None)
+    monkeypatch.setattr(_solved, "load", lambda *_: None)
     for epsilon in (0.5312, 12.0312):
         assert not nz.LpOptimal(epsilon=epsilon).slow_start
         nz.LpOptimal(epsilon=epsilon).moments(0.0)

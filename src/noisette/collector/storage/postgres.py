@@ -201,7 +201,6 @@ class PostgresDatabase(Database):
         self._full, self._next_try, self._closed = False, 0.0, threading.Event()
 
     def close(self) -> None:
-        """Close all connections."""
         self._closed.set()
         if self._reader is not None:
             self._reader.join()

@@ -131,7 +131,6 @@ class SqliteDatabase(Database):
         self._turn = threading.Lock()
 
     def close(self) -> None:
-        """Close all connections."""
         self.writer.dispose()
         super().close()
 

@@ -25,8 +25,7 @@ from noisette.collector.results.estimates import total
 from noisette.collector.results.found import TextSearch
 from noisette.collector.results.known import known_so_far
 from noisette.collector.results.pace import guessed
-from noisette.collector.storage.arrivals import arrivals
-from noisette.collector.storage.tracks import QUANTITIES, follow
+from noisette.collector.storage.tracks import QUANTITIES, arrivals, follow
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 

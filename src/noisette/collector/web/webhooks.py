@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from noisette._terminal import to_json
 from noisette.collector.repeated import Repeated
-from noisette.collector.storage.arrivals import arrivals
+from noisette.collector.storage.tracks import arrivals
 from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at

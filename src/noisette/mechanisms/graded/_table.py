@@ -85,26 +85,26 @@ class CountTable:
 
 def solved(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> CountTable:
     """Return the table of the programme on [-1, 1], from the cache if it was solved before."""
+    from noisette.mechanisms import _solved
     from noisette.mechanisms.graded import _programme
-    from noisette.mechanisms.scalar import _lp_cache
 
     key = cache_key(points, levels, matrix, weights)
-    stored = _lp_cache.read(key)
+    stored = _solved.read(key)
     if stored is not None:
         bound, count = float(stored[0]), (stored.size - 1) // (1 + points.size)
         if stored.size == 1 + count * (1 + points.size):
             outputs, chances = stored[1 : 1 + count], stored[1 + count :].reshape(points.size, count)
             return CountTable.build(outputs, chances, levels, matrix, bound)
     found = _programme.best(points, levels, matrix, weights)
-    _lp_cache.store(key, np.concatenate([[found.bound], found.outputs, found.chances.reshape(-1)]))
+    _solved.store(key, np.concatenate([[found.bound], found.outputs, found.chances.reshape(-1)]))
     return CountTable.build(found.outputs, found.chances, levels, matrix, found.bound)
 
 
 def is_stored(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> bool:
     """Tell whether the programme was solved before."""
-    from noisette.mechanisms.scalar import _lp_cache
+    from noisette.mechanisms import _solved
 
-    return _lp_cache.read(cache_key(points, levels, matrix, weights)) is not None
+    return _solved.read(cache_key(points, levels, matrix, weights)) is not None
 
 
 def cache_key(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> str:

@@ -268,16 +268,17 @@ def exponential(epsilon: float) -> WindowTable:
 
 def programme(epsilon: float) -> WindowTable:
     """Return the solution of the linear programme, from the cache if it was solved before."""
-    from noisette.mechanisms.scalar import _lp_cache, _lp_solve  # only here, to keep `import noisette` quick
+    from noisette.mechanisms import _solved
+    from noisette.mechanisms.scalar import _lp_solve  # only here, to keep `import noisette` quick
 
     # no optimum from epsilon 0.75 to 8 has an output beyond this
     step = _round_up((1 / math.tanh(epsilon / 2) + 1.3 * math.exp(-epsilon / 3)) / _CELLS)
     codes = np.arange(_CELLS + 1)
     key = f"lp-optimal 1 {epsilon!r} {step!r} {_CELLS}"
-    masses = _lp_cache.load(key, codes.size)
+    masses = _solved.load(key, codes.size)
     if masses is None:
         masses = _lp_solve.solve(epsilon, np.asarray(step * codes, dtype=np.float64)).masses
-        _lp_cache.store(key, masses)
+        _solved.store(key, masses)
     total = 2 * float(masses.sum())
     share = (1 - total) / (math.expm1(epsilon) * total)
     # a millionth of room, so that the ends of the interval stay within reach after rounding to integers
