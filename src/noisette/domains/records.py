@@ -56,7 +56,6 @@ class Attributes(Described):
         return attribute
 
     def spec(self) -> dict[str, Any]:
-        """Return a JSON description that `from_spec` reads back."""
         return {"kind": self.kind, "parts": [attribute.spec() for attribute in self.parts], "names": self.names}
 
     @property
@@ -66,7 +65,6 @@ class Attributes(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
         return (self.dims,)
 
     @property

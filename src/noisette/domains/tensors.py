@@ -31,7 +31,6 @@ class TensorDomain(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
         return self.dims
 
     @property
@@ -73,7 +72,6 @@ class TensorBall(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
         return self.dims
 
     @property

@@ -56,7 +56,6 @@ class Box(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
         return (self.dims,)
 
     @property
@@ -99,7 +98,6 @@ class L2Ball(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
         return (self.dims,)
 
     @property

@@ -374,7 +374,6 @@ class ScalarMechanism(BaseMechanism):
         return self.readout.within_reach(codes)
 
     def tally(self, reports: Any) -> Tally:
-        """Reduce a batch of reports to integer sums."""
         flat = _validate.reals(reports, "reports").reshape(-1)
         total = squares = 0
         for block in blocks(flat.size):

@@ -146,7 +146,6 @@ class CodedReports(BaseMechanism):
 
     @property
     def report_dtype(self) -> npt.DTypeLike:
-        """Type of the numbers in a report."""
         return np.int64
 
     @abstractmethod
@@ -377,7 +376,6 @@ class CountingMechanism(Supporting, CategoricalMechanism):
 
     @property
     def moments_alike(self) -> Moments:
-        """Moments for a user of another category and of the own one."""
         gap = float(self._support_law[0] - self._support_law[1])
         second, third = zip(*(central(chance, gap) for chance in self._support_law[::-1]), strict=True)
         return Moments(np.zeros(2), np.asarray(second), np.asarray(third))
@@ -396,7 +394,6 @@ class CountingMechanism(Supporting, CategoricalMechanism):
         )
 
     def tally(self, reports: Any) -> Tally:
-        """Reduce a batch of reports to integer sums."""
         flat, size = self._reports(reports), self.domain.size
         total = np.zeros(size, dtype=np.int64)
         # what fits a core's cache, or as much as makes up for a vector of counts

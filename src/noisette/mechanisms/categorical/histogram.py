@@ -133,7 +133,6 @@ class HistogramEncoding(CategoricalMechanism):
         )
 
     def tally(self, reports: Any) -> Tally:
-        """Reduce a batch of reports to integer sums."""
         flat = self._reports(reports)
         size = self.domain.size
         total, squares = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)

@@ -162,7 +162,6 @@ class BiLoloha(Memoised):
         return maps, sent
 
     def frequencies(self, reports: Any) -> FloatArray:
-        """Return the estimated share of each value in each period."""
         maps, sent = reports
         p_own, p_other = self._support
         seen = np.stack([(maps == sent[:, [period]]).mean(axis=0) for period in range(self.periods)])
@@ -175,7 +174,6 @@ class BiLoloha(Memoised):
 
     @property
     def variance(self) -> float:
-        """Variance of a rare value's share in one period, times the number of people."""
         return _support_variance(*self._support)
 
 
@@ -245,7 +243,6 @@ class LongitudinalOsue(Memoised):
         return sent
 
     def frequencies(self, reports: Any) -> FloatArray:
-        """Return the estimated share of each value in each period."""
         p_own, p_other = self._support
         return np.asarray((np.asarray(reports).mean(axis=0) - p_other) / (p_own - p_other))
 
@@ -256,7 +253,6 @@ class LongitudinalOsue(Memoised):
 
     @property
     def variance(self) -> float:
-        """Variance of a rare value's share in one period, times the number of people."""
         return _support_variance(*self._support)
 
 
@@ -320,7 +316,6 @@ class DBitFlip(Memoised):
 
     @property
     def variance(self) -> float:
-        """Variance of a rare value's share in one period, times the number of people."""
         return _support_variance(*self._support) * self.size / self.bits
 
 

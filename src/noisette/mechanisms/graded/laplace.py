@@ -183,7 +183,6 @@ class GradedLaplace(AdditiveMechanism):
         return super().written_law() | {"noise": {"kind": "levels"} | levels}
 
     def moments(self, x: Any) -> Moments:
-        """Return the exact moments, the unbiased rounding included."""
         values = self._inputs(x)
         return self._moments_at(values, self._levels.of(values))
 
@@ -195,7 +194,6 @@ class GradedLaplace(AdditiveMechanism):
         return Moments(np.zeros_like(rest), variance, third)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report, per unit of length."""
         reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
         below, rest = self._position(values)
         rate = np.asarray([noise.rate for noise in self._noises])[self._levels.of(values)]

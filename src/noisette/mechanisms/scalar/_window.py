@@ -207,18 +207,15 @@ class WindowMechanism(TableMechanism):
         return self._window.place(x, self._map)
 
     def table(self) -> dict[str, Any]:
-        """Return the integer table."""
         return self._window.table(self._map)
 
     def moments(self, x: Any) -> Moments:
-        """Return the exact moments of a report."""
         values = self._inputs(x)
         place = self._window.place(values, self._map)
         mean = self._window.mean(place)
         return Moments(mean - values, self._window.absolute(place, mean, 2), self._window.absolute(place, mean, 3))
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report per unit of length."""
         reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
         place = self._window.place(values, self._map)
         return np.asarray(self._window.log_mass(reports, place) - math.log(self._window.step))

@@ -167,7 +167,6 @@ class LpOptimal(TableMechanism):
         return Outputs(self._table, self._rungs) if self._wide is None else self._wide.law()
 
     def moments(self, x: Any) -> Moments:
-        """Return the exact moments of a report."""
         if self._wide is not None:
             return self._wide.moments(x)
         values, step = self._inputs(x), self._rungs.step

@@ -99,7 +99,6 @@ class SquareWave(WindowMechanism):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the window is placed so that the mean report is the value."""
         return self.debiased
 
     @classmethod

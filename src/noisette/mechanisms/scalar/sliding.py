@@ -197,7 +197,6 @@ class SlidingHalf(TableMechanism):
         return self._rows.table()
 
     def moments(self, x: Any) -> Moments:
-        """Return the exact moments of a report."""
         values = self._inputs(x)
         chances = self._rows.chances(values)
         away = np.asarray(self.support.values) - values[..., None]

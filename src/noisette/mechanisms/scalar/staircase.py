@@ -189,6 +189,5 @@ class Scdf(_StaircaseMechanism):
 
     @property
     def gamma(self) -> float:
-        """Width of the first stair."""
         inverse = 1 / math.expm1(self.epsilon) if self.epsilon < 700 else 0.0
         return 1 / self.epsilon - inverse

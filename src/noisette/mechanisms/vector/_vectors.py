@@ -41,7 +41,6 @@ class VectorMechanism(BaseMechanism):
 
     @property
     def report_dtype(self) -> npt.DTypeLike:
-        """Type of the numbers in a report."""
         return self.dtype
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -371,42 +372,31 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         """Combine the cells of the inner mechanisms, for records that differ in every attribute."""
         return _attribute_cells.dissect(self)
 
-    @property
-    def code_ends(self) -> tuple[FloatArray, FloatArray]:
-        """Those of each attribute's own mechanism."""
-        each = [inner.code_ends for inner in self.inner_mechanisms]
-        least, largest = (
-            np.concatenate([np.broadcast_to(own[end], (size,)) for own, size in zip(each, self.groups, strict=True)])
-            for end in (0, 1)
-        )
-        return least, largest
+    def _each(self, get: Callable[[Any], Any]) -> npt.NDArray[Any]:
+        """Return a number of each attribute's own mechanism for each of its quantities."""
+        pairs = zip(self.inner_mechanisms, self.groups, strict=True)
+        return np.concatenate([np.broadcast_to(get(inner), (size,)) for inner, size in pairs])
 
     @property
-    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+    def code_ends(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Those of each attribute's own mechanism."""
-        each = [inner.report_ends for inner in self.inner_mechanisms]
-        least, largest = (
-            np.concatenate([np.broadcast_to(own[end], (size,)) for own, size in zip(each, self.groups, strict=True)])
-            for end in (0, 1)
-        )
-        return least, largest
+        return self._each(lambda inner: inner.code_ends[0]), self._each(lambda inner: inner.code_ends[1])
+
+    @property
+    def report_ends(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Those of each attribute's own mechanism."""
+        return self._each(lambda inner: inner.report_ends[0]), self._each(lambda inner: inner.report_ends[1])
 
     @cached_property
     def readout(self) -> Readout:
         """What each attribute's own mechanism does with its sums."""
-        each = [inner.readout for inner in self.inner_mechanisms]
 
         def joined(get: Callable[[Readout], Any]) -> FloatArray:
-            columns = [np.broadcast_to(get(own), (size,)) for own, size in zip(each, self.groups, strict=True)]
-            return np.concatenate(columns).astype(np.float64)
+            return self._each(lambda inner: get(inner.readout)).astype(np.float64)
 
         return Readout(
-            offset=joined(lambda own: own.offset),
-            scale=joined(lambda own: own.scale),
-            low=joined(lambda own: own.low),
-            high=joined(lambda own: own.high),
-            tail=Tail(joined(lambda own: own.tail.variance), joined(lambda own: own.tail.scale)),
-            coarse=joined(lambda own: own.coarse),
+            **{name: joined(attrgetter(name)) for name in ("offset", "scale", "low", "high", "coarse")},
+            tail=Tail(joined(attrgetter("tail.variance")), joined(attrgetter("tail.scale"))),
             noise=joined(lambda own: np.nan if own.noise is None else own.noise),
         )
 

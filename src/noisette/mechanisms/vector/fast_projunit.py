@@ -223,13 +223,11 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         return np.zeros(self._projection.padded)
 
     def add_to(self, sketch: FloatArray, report: FloatArray, weight: float = 1.0) -> None:
-        """Add what one report says to a sum."""
         row = np.asarray(report)[None]
         places = self._projection.chosen(row[0, 0].astype(np.int64))
         sketch[places] += weight * self._codes(row)[0]  # a seed's places are distinct
 
     def unfold(self, sketch: FloatArray) -> FloatArray:
-        """Return the sum of the estimates whose reports were added."""
         return np.asarray(self._projection.back(sketch.copy())[: self.dims] * self._scale)
 
     def tally(self, reports: Any) -> Tally:
@@ -268,7 +266,6 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
 
     @property
     def coupling(self) -> float:
-        """The c for which two entries of the estimate of x have covariance c x_j x_k."""
         return self._covariance[1]
 
     def moments(self, x: Any) -> Moments:

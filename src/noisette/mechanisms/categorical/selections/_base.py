@@ -132,7 +132,6 @@ class SelectionMechanism(Supporting):
         return reports.reshape(rows.shape[:-1] + self.report_shape)[()]
 
     def tally(self, reports: Any) -> Tally:
-        """Reduce a batch of reports to integer sums."""
         flat = self._reports(reports)
         count, total = np.zeros((2, self.domain.size + 1), dtype=np.int64)
         squares = 0

@@ -174,7 +174,6 @@ class TensorGaussian(TensorNoise):
         return (self.domain, self.epsilon, self.delta, self.relation, self.calibration, self.symmetry)
 
     def spec(self) -> dict[str, Any]:
-        """Return a JSON description that `noisette.from_spec` reads back."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in ("covariances", "subspaces"):
             if plain[name] is not None:
@@ -184,7 +183,6 @@ class TensorGaussian(TensorNoise):
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """Which tensors are neighbours."""
         return Neighbours.read(self.relation, self.domain)
 
     @cached_property

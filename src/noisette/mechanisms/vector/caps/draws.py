@@ -127,7 +127,6 @@ class Exponential(Proposal):
     rate: float
 
     def near(self, uniform: FloatArray) -> Near:
-        """Return T for numbers that begin with these 53 digits."""
         exponent = -np.log(uniform + ULP / 2)
         excess = exponent / self.rate
         error = (exponent * _ERROR + ULP / uniform) / self.rate + 4 * ULP * excess
@@ -135,7 +134,6 @@ class Exponential(Proposal):
         return Near(t, error + 2 * ULP * t, *self._rest(excess, error))
 
     def within(self, context: Any, uniform: Any) -> tuple[Any, Any]:
-        """Return intervals of T and of 1 - T^2."""
         t = self.gamma - log_of(context, uniform) / self.rate
         return t, 1 - t * t
 
@@ -163,7 +161,6 @@ class NormalTail(Exponential):
         return -(gap**2) / 2, (gap + error) * error + 4 * ULP * gap**2
 
     def log_chance_within(self, context: Any, t: Any, rest: Any) -> Any:
-        """Return an interval of the log chance."""
         return -((t - self.rate) * (t - self.rate)) / 2
 
 
@@ -204,7 +201,6 @@ class SphereTail(Exponential):
         return np.where(beyond, -np.inf, log + far - self.top), np.where(beyond, 0.0, np.where(inside, error, np.inf))
 
     def log_chance_within(self, context: Any, t: Any, rest: Any) -> Any:
-        """Return an interval of the log chance."""
         return self._power * log_of(context, rest) + self.rate * t - self.top
 
 
@@ -219,7 +215,6 @@ class LowSphere(Proposal):
     dims: int
 
     def near(self, uniform: FloatArray) -> Near:
-        """Return T for numbers that begin with these 53 digits."""
         power, height = 4 - self.dims, 1 - self.gamma
         gap = height * (uniform + ULP / 2) ** power
         error = gap * (8 * ULP + power * ULP / uniform)
@@ -233,12 +228,10 @@ class LowSphere(Proposal):
         return np.log((1 + self.gamma) / (1 + near.t)) / 2, near.t_error + 16 * ULP
 
     def within(self, context: Any, uniform: Any) -> tuple[Any, Any]:
-        """Return intervals of T and of 1 - T^2."""
         gap = (1 - context.mpf(self.gamma)) * (uniform * uniform if self.dims == 2 else uniform)
         return 1 - gap, gap * (2 - gap)
 
     def log_chance_within(self, context: Any, t: Any, rest: Any) -> Any:
-        """Return an interval of the log chance."""
         if self.dims == 3:
             return context.mpf(0)
         return log_of(context, (1 + context.mpf(self.gamma)) / (1 + t)) / 2
