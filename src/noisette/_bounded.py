@@ -76,7 +76,7 @@ def moves_of(error: Any, jump: Any) -> FloatArray:
 
 
 def _once(given: list[FloatArray]) -> tuple[list[FloatArray], Any]:
-    """Return the different rows of what is given, where they are found fast, and the place of each."""
+    """Return the different rows of what is given and the place of each, or all rows where that would take long."""
     value = given[0]
     if value.size < 64:
         return given, slice(None)

@@ -113,4 +113,4 @@ class ShuffledClient(_ThroughShuffler, Client):
 
 
 class AsyncShuffledClient(_ThroughShuffler, AsyncClient):
-    """`ShuffledClient` for asyncio: to `AsyncClient` what that is to `Client`."""
+    """An `AsyncClient` whose reports leave through a shuffler, as those of `ShuffledClient` do."""

@@ -152,7 +152,7 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
     two, four and eight times as wide as the noise. Those that are fitted are weighted by densities of observations
     that they did not see.
 
-    *Utility.* Takes the side of whichever explains the data and hedges where several do. With thirty dimensions or
+    *Utility.* Follows the distribution that explains the data, and hedges where several do. With thirty dimensions or
     more its measured error is at most the raw one to within 2 % at every arrangement of truths that we tried; at fifty
     it is at most 3 % above the best of HDR4ME, which is named by hindsight, and below it where that is not the best
     linear rule by chance. The standard error is the posterior deviation, within and between the distributions, widened

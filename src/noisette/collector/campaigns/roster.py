@@ -98,7 +98,7 @@ class Watch(Repeated):
         self._seen, self._looks = store.registry.changes(), 0
 
     def look(self) -> None:
-        """Read what has changed, and keep house once in a number of looks."""
+        """Read what has changed; every so many looks delete what has expired."""
         self._looks += 1
         if (now := self._store.registry.changes()) != self._seen:
             self._reload()

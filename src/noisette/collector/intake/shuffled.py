@@ -220,7 +220,7 @@ class _Door:
     def _counted(self, campaign: Campaign, batch: MixedBatch, held: list[MixedBatch]) -> tuple[int, int, list[str]]:
         """Return how many reports of a batch count, how many different packets it has, and why others do not.
 
-        What is held has come before, though it is not stored.
+        Reports of a batch that is held count as known, although they are not stored yet.
         """
         before = [digests for one in held for digests in self._sound(campaign, one, set(), [])]
         seen: set[bytes] = set()

@@ -26,7 +26,7 @@ _FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_st
 
 @dataclass(frozen=True)
 class Query:
-    """Which period is asked about, the confidence of intervals, the enhancement, how many reports show anything.
+    """What is asked of results: the period, the confidence of intervals, the enhancement, the fewest reports to show.
 
     ``liars`` is the share of users that may have made their reports up without an interval failing to hold.
     """

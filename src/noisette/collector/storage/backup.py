@@ -43,7 +43,7 @@ class Verified:
 
 
 def verify(url: str) -> Iterator[Verified]:
-    """Sum every stored report again and compare bits, and look every token up; reports that expired cannot be."""
+    """Sum every stored report again, compare bits, and look every token up, except where reports have expired."""
     with closing(Store(located(url))) as store:
         for name, (campaign, _) in store.registry.campaigns().items():
             gone = store.registry.expired(name)

@@ -17,7 +17,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class DigestFilter:
-    """A Bloom filter in levels that double: it suspects every digest that was added, and of others about one in 300.
+    """A Bloom filter in levels that double: it suspects all digests that were added, and about one in 300 of others.
 
     Where a digest goes depends on numbers that this process has drawn: nobody can choose tokens that crowd one place.
     Bits are only ever set, so that one thread may add while others ask.

@@ -79,7 +79,7 @@ def _batch(campaign: Campaign, period: str, rows: Any) -> Batch:
 def _add_lives(_: Database, connection: sa.Connection) -> None:
     """From 4 to 5: lives of campaigns, sums of each process, blocks without an order, several signing keys.
 
-    What an older database has of these tables is copied; one that was just made from a still older one has them.
+    Rows of an older database are copied; tables that an earlier step has just made are complete.
     """
     texts = ((tables.campaigns, "life", "TEXT DEFAULT '{}'"), (tables.blocks, "mixed", "INTEGER DEFAULT 0"))
     for table, name, kind in texts:
@@ -98,7 +98,7 @@ def _add_lives(_: Database, connection: sa.Connection) -> None:
 
 
 def _rename_digest_log(_: Database, connection: sa.Connection) -> None:
-    """From 8 to 9: the log of digests is called what it is; a table that was just made from a still older one is."""
+    """From 8 to 9: the table `fresh` becomes `digest_log`; one that an earlier step has just made has that name."""
     if sa.inspect(connection).has_table("fresh"):
         connection.execute(sa.text("INSERT INTO digest_log SELECT number, turn, digests, marks FROM fresh"))
         connection.execute(sa.text("DROP TABLE fresh"))

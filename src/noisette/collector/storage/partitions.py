@@ -1,8 +1,8 @@
 """A campaign's stored reports in partitions, which processes of any number sum without the service.
 
-Blocks have random numbers, so a partition names its own: what comes after a campaign was split is in none. Now and then
-the collector puts small blocks together and mixes them. Whoever reads a partition whose blocks have gone is told to
-split once more.
+A partition lists the numbers of its blocks, which are random: reports that come after the campaign was split are in no
+partition. From time to time the collector puts small blocks together and mixes them. Reading a partition whose blocks
+are gone is an error that says to split the campaign once more.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def split_campaign(
 ) -> Partitioned[Sums]:
     """Cut the stored reports of a campaign's period, the only one by default, into partitions of about ``users``.
 
-    They add up, over all public groups, to the bits of the sums that the collector keeps; of these only the number of
-    users is taken, which must come out. SQLite is read by processes of one machine, PostgreSQL by those of any number.
+    Summed over all public groups the partitions give the very sums that the collector keeps, of which only the number
+    of users is read: it must come out the same. SQLite is read by processes of one machine, PostgreSQL by those of
+    any number.
     """
     url = located(url)
     with snapshot(url) as connection:

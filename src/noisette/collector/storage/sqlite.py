@@ -1,10 +1,10 @@
 """SQLite behind the seam: one file with one writer, and a log before its index of digests.
 
-The index takes many digests of one place at once far faster than one of each. Tokens are random. Put into the tree as
-they come, each changes a page of its own, and a commit writes whole pages. So a transaction appends its digests to a
-log, one row for all, and takes into the tree those of the next parts of the key space, which have gathered there since
-those parts' last turn. What is in the log and not yet in the tree is in memory too, sorted; it is read from the log,
-never from what this process believes to have written.
+Digests of tokens are random: each that goes into the tree of the index changes a page of its own, and a commit writes
+whole pages. Many digests that lie next to each other are far quicker. So a transaction appends its digests to a log, in
+one row, and moves the next parts of the key space from the log into the tree: all digests that have gathered there
+since those parts' last turn. What is in the log and not yet in the tree is in memory too, sorted. It is read from the
+log, never from what this process believes to have written.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Sorted:
         return first, known
 
     def add(self, high: Words, low: Words, marks: Marks) -> None:
-        """Put others, which are in order and not there, in their places."""
+        """Insert digests that are sorted and not there yet."""
         places, _ = self.find(high, low)
         words = np.insert(self.high, places, high), np.insert(self.low, places, low)
         (self.high, self.low), self.marks = words, np.insert(self.marks, places, marks)  # all or, if one fails, none
@@ -259,7 +259,7 @@ class DigestLog:
             self._rows.popleft()
 
     def drain(self, connection: sa.Connection) -> bool:
-        """Take some of what waits into the tree; tell whether some is left, and let be what a busy service has."""
+        """Move some digests that wait into the tree and tell whether some are left; those of a busy service stay."""
         self._replay(connection)
         held = len(self._many) + len(self._few)
         if not held or held > _BUSY_DIGESTS:

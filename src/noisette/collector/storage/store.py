@@ -201,7 +201,7 @@ class Store:
         return Sums(self.layout(campaign), row.users, np.frombuffer(row.vector, dtype="<i8").astype(np.int64))
 
     def sums(self, campaign: Campaign, within: sa.Connection | None = None) -> dict[str, dict[int, Sums]]:
-        """Return the sums of each period, in order, and public group, as a transaction sees them if one is given."""
+        """Return the sums of each period and public group, in order; ``within`` a transaction, as that sees them."""
         query = sa.select(tables.sums).where(tables.sums.c.campaign == campaign.id)
         found: dict[str, dict[int, Sums]] = defaultdict(dict)
         with self.reading() if within is None else nullcontext(within) as connection:
@@ -232,8 +232,8 @@ class Store:
     def mix(self) -> int:
         """Put blocks of few reports together and mix them, so that they tell no order; return how many blocks went.
 
-        One transaction a time takes some out and puts the same reports in: a kill loses and doubles nothing. SQLite's
-        log of digests, which has an order too, goes into its index.
+        Each transaction takes some blocks out and puts the same reports back: a kill loses and doubles nothing.
+        SQLite's log of digests, which has an order too, goes into its index.
         """
         gone = 0
         for campaign, _ in self.registry.campaigns().values():

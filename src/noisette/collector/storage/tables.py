@@ -1,4 +1,4 @@
-"""The collector's tables, the same in every database but for what is said of SQLite."""
+"""The collector's tables: the same in every database, except where SQLite is named."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST_POINTS = 500
 
 
 def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: bool) -> list[dict[str, Any]]:
-    """Return the track of a period; with ``grow`` these estimates are added, where they have enough new users.
+    """Return the track of a period; with ``grow`` a point for these estimates is added if enough users are new.
 
     Every process that serves the campaign adds to the same track. One that becomes too long loses every other point.
     """
@@ -49,7 +49,7 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
 
 
 class Tracker(Repeated):
-    """Looks at campaigns now and then: errors are followed whether somebody watches or not."""
+    """Looks at campaigns every few seconds, so that their errors are followed even when nobody watches."""
 
     def __init__(self, store: Store, campaigns: Callable[[], Iterable[Campaign]]) -> None:
         super().__init__("tracking", _SECONDS_BETWEEN)
@@ -90,7 +90,7 @@ KEPT = {10: 1800, 3600: 28 * 86400}  # one row in each span of this many seconds
 
 
 def note_arrivals(store: Store, campaign: Campaign, period: str, seen: Iterable[tuple[float, int]]) -> None:
-    """Keep how many users there were at some moments, and forget those of long ago; the first of a span stays."""
+    """Keep how many users there were at some moments, the first of each span, and forget spans of long ago."""
     table, last = tables.arrivals, 0.0
     own = (table.c.campaign == campaign.id) & (table.c.period == period)
     with store.writing() as connection:

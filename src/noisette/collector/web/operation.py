@@ -1,4 +1,4 @@
-"""What an operator does over HTTP: open, edit, close, archive and delete campaigns, give out and end keys, read why.
+"""What an operator does over HTTP: open, edit, close, archive and delete campaigns, give out keys, read the log.
 
 Every change is noted with the name of the key that made it, in one transaction. Other processes see it in a second.
 """
@@ -56,7 +56,7 @@ class Change(BaseModel):
 
 
 class NewKey(BaseModel):
-    """A key to give out: its name, its role, and after how many days it ends, if it does."""
+    """A key to give out: its name, its role, and the days after which it ends; without days it stays valid."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -66,7 +66,7 @@ class NewKey(BaseModel):
 
 
 class NewLink(BaseModel):
-    """A link to read a campaign's results: after how many days it ends, if it does."""
+    """A link to read a campaign's results: the days after which it ends; without days it stays valid."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
