@@ -77,7 +77,7 @@ def test_the_core_does_not_wait_for_scipy() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "needed"),
-    [(("--help",), {"click"}), (("mechanisms", "--json"), {"click"}), (("mechanisms",), {"click", "numpy", "rich"})],
+    [(("--help",), {"click"}), (("mechanisms", "--json"), {"click"}), (("mechanisms",), {"click", "rich"})],
 )
 def test_a_small_command_loads_what_it_uses(arguments: tuple[str, ...], needed: set[str]) -> None:
     assert _loaded(_command(*arguments)) & LAZY == needed

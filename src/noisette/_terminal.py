@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from noisette._files import whole_file
-from noisette._validate import FloatArray
-from noisette.guarantees import Guarantee
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what prints a help text needs none of it
     from rich.console import Console
     from rich.table import Table
+
+    from noisette._validate import FloatArray
+    from noisette.guarantees import Guarantee
 
 HALF_WIDTH_95 = 1.959963984540054  # standard errors in half of a 95 % interval
 _PATIENCE = 1.0  # seconds before a progress bar is worth showing
@@ -66,6 +65,8 @@ def number(value: float, error: float = math.nan) -> str:
 
 def sparks(shares: FloatArray) -> str:
     """Draw a distribution in sixteen characters, from the low end of the range to the high one."""
+    import numpy as np
+
     if not np.isfinite(shares).all():
         return "-"
     groups = np.asarray([group.sum() for group in np.array_split(shares, min(16, shares.size))])
@@ -97,6 +98,8 @@ def save_json(payload: Mapping[str, Any], path: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
+    import numpy as np
+
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):

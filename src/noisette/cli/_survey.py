@@ -10,6 +10,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, progress, table, to_json
+
 _TERMINAL_ROWS = 60  # of a table on a terminal; JSON has all
 
 
@@ -17,7 +19,6 @@ def plan_survey(
     path: Path, users: int | None, *, as_json: bool, epsilon: float | None = None, html: Path | None = None
 ) -> None:
     """Print what a survey will tell from this many users, at its own budget or another; write the planner's page."""
-    from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, table, to_json
     from noisette.planner.surveys import at_budget
     from noisette.survey.survey import Survey
 
@@ -47,7 +48,6 @@ def plan_survey(
 
 def write_survey_page(html: Path, survey: Any, users: int | None, command: str) -> None:
     """Write the planner's page of a survey."""
-    from noisette._terminal import progress
     from noisette.planner import survey_page
 
     with progress("making the page") as advance:
@@ -58,7 +58,6 @@ def write_survey_page(html: Path, survey: Any, users: int | None, command: str) 
 
 def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed: int | None, as_json: bool) -> None:
     """Turn a file of answers into a file of reports, and say what was done."""
-    from noisette._terminal import console, describe, literal, progress, to_json
     from noisette.survey.estimation.distributions import mechanisms
     from noisette.survey.survey import Survey
 
@@ -95,7 +94,6 @@ def estimate_survey(
     weights: Path | None = None,
 ) -> None:
     """Print what files of reports of one survey say, weighted or not, or how it differs between groups or files."""
-    from noisette._terminal import console, describe, literal, number, table, to_json
     from noisette.survey.reports import ReportsFile
 
     asked = ReportsFile.open(files[0]).survey
@@ -182,8 +180,6 @@ def _margins(path: Path) -> Any:
 
 def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_json: bool) -> None:
     """Print the differences between several results by name, or between the values of a group of one, with a test."""
-    from noisette._terminal import console, describe, literal, number, table, to_json
-
     results, *others = arms.values()
     if len(arms) == 1 and what in ("files", "periods"):
         raise ValueError(f"Expected at least two {what} to compare, got {len(arms)}.")

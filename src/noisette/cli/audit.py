@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, progress, table, to_json
 from noisette.cli._options import find
 
 
@@ -61,8 +62,6 @@ def audit(
     The exit status is 0 where the claim holds or nothing is claimed, and 1 where it is violated; with --all it is 1
     only if a method is violated in its own form, not in one that was published.
     """
-    from noisette._terminal import to_json
-
     if model is not None or scores is not None:
         if name is not None or every or (model is not None and scores is not None):
             raise ValueError("--model and --scores audit a trained model: give one of them, without NAME and --all.")
@@ -155,7 +154,6 @@ def _one(
 def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path | None) -> Any:
     """Examine the catalogue, with a bar, and write the page where one is wanted; a bad path fails at once."""
     from noisette._files import whole_file
-    from noisette._terminal import progress
     from noisette.auditing import claims
 
     with nullcontext() if page is None else whole_file(page) as stream, progress("Auditing") as advance:
@@ -167,7 +165,6 @@ def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path 
 
 def _show_attack(found: Mapping[str, Any]) -> None:
     """Print how well an attack does: a table, and the same in words."""
-    from noisette._terminal import console, table
 
     def rate(measure: str) -> str:
         return "{value:.3f} [{low:.3f}, {high:.3f}]".format(**found[measure])
@@ -192,7 +189,6 @@ def _show_attack(found: Mapping[str, Any]) -> None:
 
 def _show_one(finding: Any) -> None:
     """Print what was found of one mechanism."""
-    from noisette._terminal import console, table
     from noisette.auditing.pairs import AtLeast
 
     shown = table("", ">epsilon")
@@ -211,8 +207,6 @@ def _show_one(finding: Any) -> None:
 
 def _show_all(findings: Sequence[Any]) -> None:
     """Print the table of claims."""
-    from noisette._terminal import console, table
-
     shown = table("method", "unit", ">published", ">exactly", ">found", "verdict")
     for finding in findings:
         shown.add_row(

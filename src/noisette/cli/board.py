@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, literal, table, to_json
+
 _ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -38,8 +40,6 @@ def board(
     cell's or a method's name. Data are read from the folder in NOISETTE_DATA; other libraries run in an environment of
     their own (`make peers`), and are left out where there is none.
     """
-    from noisette._terminal import to_json
-
     frame, curves, pages = (_part(name) for name in ("frame", "curves", "page"))
     folder = results or frame.RESULTS
     unknown = {one.partition("/")[0] for one in only} - {*frame.TASKS, "curves"}
@@ -81,8 +81,6 @@ def _tell(line: str) -> None:
 
 def _show(summary: dict[str, Any], page: Path | None) -> None:
     """Print the counts and the cells where auto is not near the best."""
-    from noisette._terminal import console, literal, table
-
     out = console()
     counts = (
         f"{summary['methods']} methods and variants, {summary['cells']} cells, {len(summary['data_sets'])} data sets"

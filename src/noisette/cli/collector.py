@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, literal, table, to_json
+
 _FILE = click.Path(path_type=Path)
 
 
@@ -44,8 +46,6 @@ def _roster(store: Any) -> Any:
 
 def _print(rows: Sequence[Mapping[str, Any]], as_json: bool, **more: Any) -> None:
     """Print rows as a table, or all as JSON."""
-    from noisette._terminal import console, literal, table, to_json
-
     if as_json:
         click.echo(to_json({"rows": rows} | more))
         return
@@ -98,7 +98,6 @@ def preview(file: Path, as_json: bool) -> None:
     """Show the form that a survey's file makes; nothing is opened or kept."""
     from math import exp
 
-    from noisette._terminal import console, literal, table, to_json
     from noisette.collector.campaigns.life import Life
     from noisette.collector.web.forms import rehearsed
     from noisette.survey.campaigns import Campaign

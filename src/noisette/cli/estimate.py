@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, describe, inner_name, literal, number, sparks, table, to_json
 from noisette.cli._sources import (
     Distributions,
     aggregate_campaign,
@@ -57,8 +58,6 @@ def estimate(
     dimension by itself. Methods for --enhance: auto, none, box, hdr4me-l1, hdr4me-l2, hdr4me-star, james-stein, sure,
     npmle, and for frequencies simplex and base-cut.
     """
-    from noisette._terminal import to_json
-
     if not 0 < level < 1:
         raise ValueError(f"Expected --level {level:g} between 0 and 1, e.g. 0.95.")
     if campaign is None and (period is not None or any("://" in file for file in files)):
@@ -139,7 +138,6 @@ def _names(result: Estimate) -> list[str]:
 
 
 def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distributions, level: float) -> None:
-    from noisette._terminal import console, describe, inner_name, literal, number, sparks, table
     from noisette.enhancement import relative_gain
 
     out = console()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from noisette._files import need_packages
+from noisette._terminal import console, literal, number, progress, save_json, table, to_json
 from noisette.cli.shuffler import enrol, key, run_shuffler
 
 
@@ -77,7 +78,6 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
     ledger and refuse what exceeds them. Needs the extra: pip install 'noisette[federated]'.
     """
     need_packages("Federation", ("flwr", "ray", "torch"), "federated")
-    from noisette._terminal import progress, save_json, to_json
     from noisette.federated.runs.run import planned, run_federation
     from noisette.federated.runs.simulation import logged
 
@@ -92,8 +92,6 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
 
 def _show(record: Mapping[str, Any]) -> None:
     """Print the curve and the three lines."""
-    from noisette._terminal import console, literal, number, table
-
     out = console()
     ((each, spent),) = record["answer"].items()
     out.print(

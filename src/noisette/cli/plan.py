@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from noisette._terminal import HALF_WIDTH_95, console, literal, number, progress, table, to_json
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
 from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
 
@@ -82,8 +83,6 @@ def plan(
     Without --values, --data or --distribution mechanisms are compared by their worst case. Values for a plan should be
     public or made up: a plan made from the people's own data is not private.
     """
-    from noisette._terminal import to_json
-
     if survey is not None:
         only_survey(click.get_current_context(), {"survey", "users", "epsilon", "html", "as_json"})
         plan_survey(survey, users, as_json=as_json, epsilon=epsilon, html=html)
@@ -170,7 +169,6 @@ def _sweep(text: str, names: tuple[str, ...], setting: dict[str, Any]) -> Any:
 
 def _write(path: Path, **setting: Any) -> None:
     """Write the planner page."""
-    from noisette._terminal import progress
     from noisette.planner import page
 
     with progress("making the page") as advance:
@@ -199,8 +197,6 @@ def _write_choices(
 
 def _show_candidates(made: Any, out: Any) -> None:
     """Print the candidates: their errors, or what the targets take."""
-    from noisette._terminal import HALF_WIDTH_95, literal, number, table
-
     goals = [(name, f">users for {text}") for name, text in _GOALS if name in made.targets]
     columns = [">±", ">bias", ">std"]
     if made.targets:
@@ -228,8 +224,6 @@ def _show_candidates(made: Any, out: Any) -> None:
 
 def _show_curve(swept: Any) -> None:
     """Print break-even populations along a parameter."""
-    from noisette._terminal import console, table
-
     out = console()
     out.print(f"[bold]Break-even[/] of {swept.a} and {swept.b} along {swept.over}")
     shown = table(f">{swept.over}", ">population", "better for these users")
@@ -239,8 +233,6 @@ def _show_curve(swept: Any) -> None:
 
 
 def _show(made: Any, *, worst: bool) -> None:
-    from noisette._terminal import console, number
-
     out = console()
     across = f"{made.dims:,} dimensions" if made.dims > 1 else "one value"
     out.print(f"[bold]Predicted error[/]: {made.users:,} users, {across} each, ε = {made.epsilon:g}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, describe, inner_name, literal, progress, to_json
 from noisette.cli._options import (
     build,
     build_record,
@@ -93,7 +94,6 @@ def privatize(
         return
     epsilon = required(epsilon, "--epsilon")
     required(names or None, "--mechanism")
-    from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
     from noisette.aggregation.inputs import PUBLIC, privatize_table
 
@@ -149,8 +149,6 @@ def _mechanism(
 
 
 def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) -> None:
-    from noisette._terminal import console, describe, inner_name, literal
-
     out = console()
     size = output.stat().st_size
     out.print(f"[bold]{literal(output)}[/]: {users:,} reports, {size / 1e6:,.2f} MB")

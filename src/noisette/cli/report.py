@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from noisette._files import need_packages
+from noisette._terminal import console, literal, progress, table, to_json
 
 _URL = re.compile(r"(https?://.+?)/campaigns/([a-z0-9][a-z0-9-]*)/?")
 
@@ -60,7 +61,6 @@ def report(
         raise ValueError(f"Expected --campaign {address!r} to be as https://HOST/campaigns/ID.")
     if (shuffler is None) != (secret_file is None):
         raise ValueError("Give --shuffler and --secrets together.")
-    from noisette._terminal import progress, to_json
     from noisette.device.files import Source
     from noisette.device.gateway import Gateway
 
@@ -118,8 +118,6 @@ def _key(path: Path | None) -> str:
 
 def _show(result: dict[str, Any]) -> None:
     """Print where every row went."""
-    from noisette._terminal import console, literal, table
-
     out = console()
     shown = table("", ">count")
     for name in ("rows", "users", "sent", "refused", "waiting"):

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, literal, progress, table, to_json
+
 _ROOT = Path(__file__).resolve().parents[3]
 # where the experiments of each paper are, below experiments/
 PAPERS = {
@@ -56,8 +58,6 @@ def reproduce(
     PNG for each figure. A run that is interrupted keeps what it has computed, and --resume goes on. Real data are read
     from the folder in NOISETTE_DATA.
     """
-    from noisette._terminal import progress, to_json
-
     if page:
         _write_page()
         return
@@ -125,8 +125,6 @@ def _widths(cells: Sequence[Sequence[str]], screen: int) -> list[int]:
 
 def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
     """Print each study: the claim, the table, the finding."""
-    from noisette._terminal import console, literal, table
-
     out = console()
     for study in record["studies"]:
         out.print(literal(study["title"]), style="bold")

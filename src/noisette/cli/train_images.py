@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from noisette._files import need_packages
+from noisette._terminal import console, describe, number, progress, save_json, table, to_json
 from noisette.cli._options import warn_of_seed
 
 
@@ -45,8 +46,6 @@ def command(data: str, model: str, certificate: Path | None, output: Path | None
 
     Images are read from the folder in NOISETTE_DATA, or fetched. Needs the extra: pip install 'noisette[sgd]'.
     """
-    from noisette._terminal import progress, save_json, to_json
-
     need_packages("Training", ("torch",), "sgd")
     from noisette.sgd.images import train_images
 
@@ -64,8 +63,6 @@ def command(data: str, model: str, certificate: Path | None, output: Path | None
 
 def _show(record: Mapping[str, Any], guarantee: Any) -> None:
     """Print the curve, the guarantee and the accuracy."""
-    from noisette._terminal import console, describe, table
-
     out = console()
     shown = table(">epoch", ">steps", ">epsilon so far", ">test accuracy")
     for row in record["curve"]:
@@ -84,8 +81,6 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
 
 def _show_analysis(out: Any, analysis: Mapping[str, Any]) -> None:
     """Print the errors of the noise at some steps, and the efficiency difference of all of them."""
-    from noisette._terminal import number, table
-
     shown = table(">step", ">cosine, predicted", ">measured", ">magnitude, predicted", ">measured")
     for row in analysis["comparisons"]:
         cells = (row[kind][name] for name in ("cosine", "magnitude") for kind in ("predicted", "measured"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from noisette._terminal import console, describe, literal, number, progress, table, to_json
 from noisette.cli._options import parse_column_categories, parse_ranges, split_list, warn_of_seed
 from noisette.domains import Categorical, Interval
 
@@ -106,7 +107,6 @@ def command(
     read once, in constant memory. The guarantee is that of a whole row, target included. Columns are numbers in a
     public range, [-1, 1] by default, or categories.
     """
-    from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
     from noisette.regression.files import USUAL_JUDGES, BadRow, FileTraining
 
@@ -202,8 +202,6 @@ def _level(text: str) -> tuple[float, float, float]:
 
 
 def _show(record: Mapping[str, Any], guarantee: Any) -> None:
-    from noisette._terminal import console, describe, literal, number, table
-
     out = console()
     kind, rounds = record["mechanism"]["mechanism"], record["rounds"]
     kind = record["mechanism"].get("inner", kind)
@@ -242,8 +240,6 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
 
 def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) -> None:
     """Print what error bars this many users would give."""
-    from noisette._terminal import console, literal, number, table, to_json
-
     if as_json:
         click.echo(to_json({"users": users, "coefficients": rows}))
         return
