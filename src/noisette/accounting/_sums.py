@@ -21,6 +21,11 @@ from noisette.accounting._numbers import log_binomial
 MOST_POINTS = 2.0**21  # of a lattice that a sum is convolved on
 ULP = 2.0**-52
 _NEGLIGIBLE_EXPONENT = 60.0  # terms below exp(-60) of the first are bounded, not added
+_STEPS = 100.0, 4000.0  # lattice steps in the root mean square of a term, for many users and for few
+_POINTS = 2.0**16, 2.0**19  # lattice points of the sum, wanted and at most
+_DEVIATIONS = 9.0  # of the sum that are kept: outside lies less than exp(-40) of it
+_FEW_TERMS = 50.0  # terms that are not zero, below which the chance of none is split off
+_ROUNDED_UP = 1 + 1e-7  # covers the rounding of the transforms
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,13 +199,6 @@ def saddle(laws: Sequence[tuple[FloatArray, FloatArray, int]], target: float) ->
         low, high = high, high + 3
     tilt = math.exp(narrowed(lambda log_tilt: height(math.exp(log_tilt)) > target, low, high, absolute=0.02)[0])
     return tilt, math.sqrt(summed(kept, tilt)[2] / sum(times for _, _, times in kept))
-
-
-_STEPS = 100.0, 4000.0  # lattice steps in the root mean square of a term, for many users and for few
-_POINTS = 2.0**16, 2.0**19  # lattice points of the sum, wanted and at most
-_DEVIATIONS = 9.0  # of the sum that are kept: outside lies less than exp(-40) of it
-_FEW_TERMS = 50.0  # terms that are not zero, below which the chance of none is split off
-_ROUNDED_UP = 1 + 1e-7  # covers the rounding of the transforms
 
 
 def expected_excess(values: FloatArray, weights: FloatArray, share: float, users: int) -> float:

@@ -77,11 +77,10 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
     They need not be uniform, but on a lattice far below the noise they can tell nothing of the value, nor of the noise:
     those above the median have the same as those below.
     """
-    step = getattr(support, "step", None)
-    one, two = table(reports), table(others)
-    if not isinstance(step, float) or one.shape[1] < 2 or getattr(support, "real", False):
+    found, one, two = lattice(support), table(reports), table(others)
+    if found is None or one.shape[1] < 2:
         return None
-    origin = float(getattr(support, "origin", 0.0))
+    step, origin = found
     for column in range(min(one.shape[1], 4)):
         places = [np.rint((rows[:, column] - origin) / step) for rows in (one, two)]
         if any(np.unique(place).size < place.size / 2 for place in places):
@@ -93,17 +92,10 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
         ]
         for one_side, other, what in compared:
             for residues in _RESIDUES:
-                seen = np.stack(
-                    [
-                        np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues)
-                        for place in (one_side, other)
-                    ]
-                )
-                expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / max(seen.sum(), 1)
-                if expected.min() >= _FEWEST_EXPECTED:
-                    statistic = float(((seen - expected) ** 2 / expected).sum())
-                    if float(chdtrc(residues - 1, statistic)) < share / 24:
-                        return f"the last bits of entry {column} {what}"
+                sides = [np.mod(place, residues).astype(np.int64) for place in (one_side, other)]
+                seen = np.stack([np.bincount(side, minlength=residues) for side in sides])
+                if _dependence(seen) < share / 24:
+                    return f"the last bits of entry {column} {what}"
     return None
 
 
@@ -122,12 +114,8 @@ def independence(calls: Sequence[Any], share: float) -> str | None:
     for name, (one, two) in pairs.items():
         seen = np.bincount((one * _SIDES + two).reshape(-1), minlength=_SIDES**2).reshape(_SIDES, _SIDES)
         seen = seen[seen.sum(axis=1) > 0][:, seen.sum(axis=0) > 0]
-        expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
-        freedom = (seen.shape[0] - 1) * (seen.shape[1] - 1)
-        if freedom and expected.min() >= _FEWEST_EXPECTED:
-            statistic = float(((seen - expected) ** 2 / expected).sum())
-            if float(chdtrc(freedom, statistic)) < share / 4:
-                return f"{name} depend on each other"
+        if _dependence(seen) < share / 4:
+            return f"{name} depend on each other"
     apart = _repeated_distance(sides, share / 4)
     if apart is not None:
         return f"reports of one call that are {apart} apart depend on each other"
@@ -181,10 +169,10 @@ def shown_whole(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> s
 
     A smooth law gives the 3^d places next to the value as much as other places within some hundred steps.
     """
-    support, step = mechanism.support, getattr(mechanism.support, "step", None)
-    if not isinstance(step, float) or getattr(support, "real", False) or mechanism.report_shape != np.shape(x):
+    found = lattice(mechanism.support)
+    if found is None or mechanism.report_shape != np.shape(x):
         return None
-    origin = float(getattr(support, "origin", 0.0))
+    step, origin = found
     own = np.rint((np.ravel(x) - origin) / step)
     near = (origin + step * (own + np.asarray([0.0, _STEPS_NEARBY])[:, None])).reshape(2, *np.shape(x))
     logs = _log_prob(mechanism, near, x)
@@ -210,11 +198,10 @@ def shown_in_part(mechanism: Any, x: Any, calls: Iterable[Any], share: float) ->
     An entry is compared with places within some hundred steps, a direction with a tube around it that is four times
     as wide.
     """
-    support, step = mechanism.support, getattr(mechanism.support, "step", None)
-    size = int(np.size(x))
-    if not isinstance(step, float) or getattr(support, "real", False) or mechanism.report_shape != np.shape(x):
+    found, size = lattice(mechanism.support), int(np.size(x))
+    if found is None or mechanism.report_shape != np.shape(x):
         return None
-    origin, value = float(getattr(support, "origin", 0.0)), np.ravel(np.asarray(x, dtype=float))
+    (step, origin), value = found, np.ravel(np.asarray(x, dtype=float))
     own = origin + step * np.rint((value - origin) / step)
     columns = range(min(size, _COLUMNS))
     moved = own + step * _STEPS_NEARBY * np.concatenate([np.zeros((1, size)), np.eye(size)[: len(columns)]])
@@ -250,12 +237,7 @@ def unlike(first: Any, second: Any, share: float) -> str | None:
     often = seen.sum(axis=0) >= 2 * _FEWEST_EXPECTED
     seen = np.column_stack([seen[:, often], seen[:, ~often].sum(axis=1)])
     seen = seen[:, seen.sum(axis=0) >= 2 * _FEWEST_EXPECTED]
-    if seen.shape[1] < 2:
-        return None
-    expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
-    if float(chdtrc(seen.shape[1] - 1, float(((seen - expected) ** 2 / expected).sum()))) < share:
-        return "what is drawn for a report depends on the value"
-    return None
+    return "what is drawn for a report depends on the value" if _dependence(seen, fewest=0.0) < share else None
 
 
 def frozen(mechanism: Any, inputs: Any, reports: Any, copies: int, share: float) -> str | None:
@@ -318,10 +300,10 @@ def in_the_clear(mechanism: Any, inputs: Any, reports: Any, copies: int, share: 
 
 def collisions(support: Any, reports: Any, share: float) -> str | None:
     """Check that the entries of reports on a fine lattice do not repeat more often than a smooth law lets them."""
-    step = getattr(support, "step", None)
-    if not isinstance(step, float) or getattr(support, "real", False):
+    found = lattice(support)
+    if found is None:
         return None
-    rows = table(reports)
+    step, rows = found[0], table(reports)
     for column in range(min(rows.shape[1], 4)):
         values = np.sort(rows[:, column])
         size = values.size
@@ -503,6 +485,18 @@ def _chi_square(seen: Any, expected: Any) -> float:
     if wanted.size < 2:
         return 1.0
     return float(chdtrc(wanted.size - 1, float(((counts - wanted) ** 2 / wanted).sum())))
+
+
+def _dependence(seen: Any, fewest: float = _FEWEST_EXPECTED) -> float:
+    """Return the chance of a larger chi-square statistic of a table if rows and columns are independent.
+
+    It is 1 where a cell is expected to hold fewer than it takes.
+    """
+    expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / max(seen.sum(), 1)
+    freedom = (seen.shape[0] - 1) * (seen.shape[1] - 1)
+    if freedom < 1 or expected.min() < fewest:
+        return 1.0
+    return float(chdtrc(freedom, float(((seen - expected) ** 2 / expected).sum())))
 
 
 def _poisson_tail(count: int, mean: float) -> float:
