@@ -94,7 +94,7 @@ format: $(VENV)/.stamp-test
 	$(BIN)/ruff format .
 
 catalogue: $(VENV)/.stamp-test
-	$(BIN)/python -c 'from noisette.cli.mechanisms import STORED, describe; STORED.write_text(describe(), encoding="utf-8")'
+	$(BIN)/python -c 'from noisette.cli.evidence.mechanisms import STORED, describe; STORED.write_text(describe(), encoding="utf-8")'
 
 docs: $(VENV)/.stamp-test
 	$(BIN)/noisette audit --all --page docs/claims.md

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette.aggregation import ReportFile, Table, aggregate_files, write_reports
 from noisette.cli import _COMMANDS, verbs
-from noisette.cli.mechanisms import STORED, describe
+from noisette.cli.evidence.mechanisms import STORED, describe
 
 USERS = 3000
 RNG = np.random.default_rng(5)

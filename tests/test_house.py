@@ -148,7 +148,7 @@ def test_one_seam_before_the_databases() -> None:
 def test_commands_compute_nothing() -> None:
     """What a command would do with arrays lives below it: no module of the command line imports numpy."""
     imports = re.compile(r"^\s*(?:import|from) (?:numpy|scipy|torch)", re.MULTILINE)
-    found = {file.name for file in (SOURCE / "cli").glob("*.py") if imports.search(file.read_text(encoding="utf-8"))}
+    found = {file.name for file in (SOURCE / "cli").rglob("*.py") if imports.search(file.read_text(encoding="utf-8"))}
     assert found == set()
     assert imports.search("    import numpy as np"), "the search itself is broken"
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from experiments import frame, made
 from noisette.cli import verbs
-from noisette.cli.reproduce import PAPERS
+from noisette.cli.evidence.reproduce import PAPERS
 
 ROOT = frame.Path(frame.__file__).resolve().parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(str(path) for path in (ROOT, ROOT / "src"))}

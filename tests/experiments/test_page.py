@@ -70,7 +70,7 @@ def test_every_item_of_the_paper_has_a_line_and_no_line_is_about_nothing(key, li
 
 
 def test_a_line_says_where_it_is_and_ends_with_five_words_at_most(lines):
-    from noisette.cli.reproduce import PAPERS, _find
+    from noisette.cli.evidence.reproduce import PAPERS, _find
 
     for line in (line for own in lines.values() for line in own):
         assert 1 <= len(line.verdict.split()) <= 5, line
@@ -138,7 +138,7 @@ def test_the_page_is_linked():
 
 
 def test_contributing_says_how_to_go_on_with_every_fraction():
-    from noisette.cli.reproduce import PAPERS, _find
+    from noisette.cli.evidence.reproduce import PAPERS, _find
 
     text = (page.PAGE.parent.parent / "CONTRIBUTING.md").read_text("utf-8")
     told = re.findall(r"^\| `(\w+) --only ([\w-]+)` \| (.*?) \|", text, re.MULTILINE)
@@ -155,7 +155,7 @@ def test_contributing_says_how_to_go_on_with_every_fraction():
 
 def test_what_goes_on_has_its_parts_and_what_has_none_is_said_to_begin_anew():
     """Parts of other code would be put aside, and hours with them, without a word beforehand."""
-    from noisette.cli.reproduce import PAPERS, _find
+    from noisette.cli.evidence.reproduce import PAPERS, _find
 
     text = (page.PAGE.parent.parent / "CONTRIBUTING.md").read_text("utf-8")
     anew = set(re.findall(r"^\| `(\w+) --only ([\w-]+)` .*begins anew", text, re.MULTILINE))

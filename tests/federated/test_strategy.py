@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
-from noisette.cli.federate import _show as show
+from noisette.cli.learning.federate import _show as show
 from noisette.federated import Length, Norm, Ranges
 from noisette.federated.client.mod import NOT_AFFORDED, LocalPrivacy
 from noisette.federated.runs.run import record_of

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from noisette.cli import verbs
-from noisette.cli.train import MODELS
+from noisette.cli.learning.train import MODELS
 
 USERS = 20_000
 RNG = np.random.default_rng(0)

@@ -10,24 +10,25 @@ from typing import Any
 
 import click
 
-# What `noisette --help` lists. Each is the command of that name in the module of that name, imported when it is run.
+# What `noisette --help` lists, and in which room. Each is the command of that name in the module of that name there,
+# imported when it is run.
 _COMMANDS = {
-    "mechanisms": "List the mechanisms, and whether their published claims hold.",
-    "plan": "Predict every mechanism's error before anything is collected.",
-    "privatize": "Turn a table of raw data into a file of private reports.",
-    "estimate": "Estimate means or frequencies from report files.",
-    "train": "Train a private model.",
-    "federate": "Learn across devices without collecting their data.",
-    "audit": "Compare what is claimed of a mechanism with what holds.",
-    "board": "Compare methods by task on real data, at one true guarantee.",
-    "certify": "Write a certificate of a mechanism or a survey that anybody can check.",
-    "verify": "Check a certificate; the exit status is 0 only if it is proved.",
-    "reproduce": "Run a paper's experiments again.",
-    "serve": "Run a collector: receive reports, estimate, show a dashboard.",
-    "collector": "Operate a collector: campaigns, keys, backups.",
-    "shuffler": "Run or operate a service that hides who sent what.",
-    "report": "Answer a collector's campaign for the users in a file.",
-    "demo": "See all of it in a minute, with simulated devices.",
+    "mechanisms": ("evidence", "List the mechanisms, and whether their published claims hold."),
+    "plan": ("surveys", "Predict every mechanism's error before anything is collected."),
+    "privatize": ("surveys", "Turn a table of raw data into a file of private reports."),
+    "estimate": ("surveys", "Estimate means or frequencies from report files."),
+    "train": ("learning", "Train a private model."),
+    "federate": ("learning", "Learn across devices without collecting their data."),
+    "audit": ("evidence", "Compare what is claimed of a mechanism with what holds."),
+    "board": ("evidence", "Compare methods by task on real data, at one true guarantee."),
+    "certify": ("evidence", "Write a certificate of a mechanism or a survey that anybody can check."),
+    "verify": ("evidence", "Check a certificate; the exit status is 0 only if it is proved."),
+    "reproduce": ("evidence", "Run a paper's experiments again."),
+    "serve": ("services", "Run a collector: receive reports, estimate, show a dashboard."),
+    "collector": ("services", "Operate a collector: campaigns, keys, backups."),
+    "shuffler": ("services", "Run or operate a service that hides who sent what."),
+    "report": ("services", "Answer a collector's campaign for the users in a file."),
+    "demo": ("services", "See all of it in a minute, with simulated devices."),
 }
 
 
@@ -48,13 +49,13 @@ class _Verbs(click.Group):
         """Import a command."""
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"noisette.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"noisette.cli.{_COMMANDS[name][0]}.{name}"), name)
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, none of which is imported for it."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command."""

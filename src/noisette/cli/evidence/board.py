@@ -11,7 +11,7 @@ import click
 
 from noisette._terminal import console, literal, table, to_json
 
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[4]
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from noisette._terminal import console, describe, inner_name, literal, number, sparks, table, to_json
-from noisette.cli._sources import (
+from noisette.cli.surveys._sources import (
     Distributions,
     aggregate_campaign,
     aggregate_here,
@@ -69,12 +69,12 @@ def estimate(
             "--weights is about the means and shares of everybody. Leave out --compare and --distribution."
         )
     if campaign is None and ray is None and _of_survey(files):
-        from noisette.cli._survey import estimate_survey
+        from noisette.cli.surveys._survey import estimate_survey
 
         estimate_survey(files, method, level, shape=shape, as_json=as_json, compare=compare, weights=weights)
         return
     if compare == "periods" and campaign is not None and period is None:
-        from noisette.cli._survey import show_differences
+        from noisette.cli.surveys._survey import show_differences
 
         show_differences(results_by_period(files, campaign, ray, method, level), compare, level, as_json=as_json)
         return

@@ -40,7 +40,7 @@ def certify(
 def _subject(subject: str, epsilon: float | None, as_published: bool, params: tuple[str, ...]) -> Any:
     """Return the mechanism or the survey."""
     from noisette.auditing.claims import published_form
-    from noisette.cli.audit import build
+    from noisette.cli.evidence.audit import build
     from noisette.survey.survey import Survey
 
     if subject.endswith((".yaml", ".yml", ".json")):

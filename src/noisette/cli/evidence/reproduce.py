@@ -13,7 +13,7 @@ import click
 
 from noisette._terminal import console, literal, progress, table, to_json
 
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[4]
 # where the experiments of each paper are, below experiments/
 PAPERS = {
     "geodp": "geodp",

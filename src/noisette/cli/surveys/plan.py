@@ -10,7 +10,7 @@ import click
 
 from noisette._terminal import HALF_WIDTH_95, console, literal, number, progress, table, to_json
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
-from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
+from noisette.cli.surveys._survey import only_survey, plan_survey, required, write_survey_page
 
 _TERMINAL_ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))

@@ -10,7 +10,7 @@ import click
 
 from noisette._files import need_packages
 from noisette._terminal import console, literal, number, progress, save_json, table, to_json
-from noisette.cli.shuffler import enrol, key, run_shuffler
+from noisette.cli.services.shuffler import enrol, key, run_shuffler
 
 
 @click.command("run")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-# The module of `noisette.cli` whose `command` trains a model, and what the model is.
+# The module beside this one whose `command` trains a model, and what the model is.
 MODELS: dict[str, tuple[str, str]] = {
     "linear": ("train_table", "linear regression of a column of FILE"),
     "logistic": ("train_table", "logistic regression of a column of FILE with two classes"),
@@ -28,7 +28,7 @@ class _ByModel(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         if model not in MODELS:
             raise ValueError(f"Unknown model {model!r}. Expected one of {', '.join(MODELS)}.")
-        family = import_module(f"noisette.cli.{MODELS[model][0]}").command
+        family = import_module(f"noisette.cli.learning.{MODELS[model][0]}").command
         context: click.Context = family.make_context(info_name, args, parent, **extra)
         return context
 

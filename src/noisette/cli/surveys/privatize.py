@@ -18,7 +18,7 @@ from noisette.cli._options import (
     split_list,
     warn_of_seed,
 )
-from noisette.cli._survey import only_survey, privatize_survey, required
+from noisette.cli.surveys._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
 _OTHERS = frozenset({".csv", ".json", ".tsv", ".txt", ".xlsx"})  # a name that would say something untrue

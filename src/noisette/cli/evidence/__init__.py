@@ -1,0 +1,1 @@
+"""Commands that say what there is, and show whether it holds."""

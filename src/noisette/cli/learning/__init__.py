@@ -1,0 +1,1 @@
+"""Commands that learn models, from a table, from images or across devices."""

@@ -1,0 +1,1 @@
+"""Commands that run or operate a service, or answer one."""

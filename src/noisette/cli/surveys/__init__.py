@@ -1,0 +1,1 @@
+"""Commands that plan a collection, make reports and read them."""
