@@ -185,7 +185,7 @@ def test_where_the_choice_turns():
 @pytest.mark.parametrize(("share", "name"), [(0.9895, "bayes"), (0.9905, "box")])
 def test_a_gain_of_a_hundredth_is_worth_it(share, name, monkeypatch):
     def averaged(problem):
-        found = automatic._raw(problem)
+        found = automatic.raw(problem)
         return replace(found, risk=share * found.risk, name="bayes")
 
     monkeypatch.setattr(automatic, "_average", averaged)

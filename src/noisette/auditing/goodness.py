@@ -490,12 +490,12 @@ def _chi_square(seen: Any, expected: Any) -> float:
 def _dependence(seen: Any, fewest: float = _FEWEST_EXPECTED) -> float:
     """Return the chance of a larger chi-square statistic of a table if rows and columns are independent.
 
-    It is 1 where a cell is expected to hold fewer than it takes.
+    It is infinite, so that nothing is said, where a cell is expected to hold fewer than it takes.
     """
     expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / max(seen.sum(), 1)
     freedom = (seen.shape[0] - 1) * (seen.shape[1] - 1)
     if freedom < 1 or expected.min() < fewest:
-        return 1.0
+        return math.inf
     return float(chdtrc(freedom, float(((seen - expected) ** 2 / expected).sum())))
 
 
