@@ -32,16 +32,51 @@ PAPERS = {
     "sun2021ldpfl": ("Sun, Qian, Chen 2021: LDP-FL", ("federated.ldpfl",)),
     "duan2024benchmarking": ("Duan 2024: LDPTube, GeoDP, LDPVec", ("ldptube", "geodp", "federated.ldpvec")),
 }
+# what a reader of a paper's lines should know
+_WORDS = {
+    "yuan2025local": (
+        "A *record* is all that a user sends at once, an *entry* one number of it; Δ is the number of levels of "
+        "an entry, I the number of entries. F1 is the weighted F1 score. MVG and IDN are the Gaussian noise of "
+        "Chanyaswad et al. 2018 and of Yang et al. 2021, LLAGP and DPHSGD private descent with budgets by layer "
+        "and with thresholds from the curvature. TLDP-L has Laplace noise."
+    ),
+    "hao2023hierarchical": (
+        "Five levels of privacy have the budgets 5 e to e. LHP perturbs level and sign, PLC turns reports of one "
+        "level into those of another, HierA pools them, each report μ times. Harmony and PM (Piecewise) report a "
+        "number. What holds of level and sign together is a matrix: ε for each pair of levels."
+    ),
+    "yang2021differential": (
+        "TVG is tensor-variate Gaussian noise; UDN has directions along one mode, IDN independent ones. MVG is "
+        "the noise of Chanyaswad et al. 2018, MM the matrix mechanism, JL the Johnson-Lindenstrauss transform, "
+        "Optimized plain Gaussian noise for the whole tensor. I is the number of entries, I_1 that of mode 1, RSS "
+        "the residual sum of squares. A *batch* of 256 people is what the paper protects as one."
+    ),
+    "sun2021ldpfl": (
+        "A weight is clipped to a *range* ±r, fixed, or *adaptive*: following the noisy weights. The paper's ε is "
+        "that of one weight in one round. The true one is a client's for the whole run, *local*, or *shuffled*: "
+        "behind a perfect shuffler."
+    ),
+    "duan2024benchmarking": (
+        "HDR4ME* mixes the raw mean with L1 and L2 shrinkage; `auto` is what Noisette does by default. KS is the "
+        "Kolmogorov-Smirnov test at that rate of false alarms. GeoDP puts noise on the angles of a gradient, in a "
+        "range of which β is the share that is kept; σ is the noise multiplier, B the batch, d the number of "
+        'weights, C the clipping norm. "Around π/2" and "no angle clipped" are ranges kinder than the printed '
+        "one. LDPVec does the same in federated learning; *numbers* is noise on the coordinates, calibrated as "
+        "section 6.1.4 says, to C' = 2 C d, or as 6.1.2 does, to ±C/√d."
+    ),
+}
 
 _HEAD = """# The papers, line by line
 
 Every algorithm, theorem, lemma, corollary, figure and table of the five papers that Noisette grew from, one line each.
-This page is written by `noisette reproduce --page` from the committed results; nothing on it is typed in but the
-claims, and verdicts that no single number decides. *Where* names the command: `tldp type-1` is `noisette reproduce tldp
---full --only type-1`, and its tables and charts are in the repository under `experiments/`. *Setting* is the paper's,
-or says what it is reduced by. *Obtained* is what we measured or computed in the paper's own way. *True guarantee* is
-the ε that holds for what was released (δ = 1e-5 where Gaussian noise or composition needs one), which may be far from
-the one printed. *Ours* is the best that Noisette reaches at that same guarantee. How each claim was read is in
+This page is written by `noisette reproduce --page` from the committed results; typed in are the claims, what a setting
+is reduced by, and verdicts that no single number decides. *Where* names the command: `tldp type-1` is `noisette
+reproduce tldp --full --only type-1`, and its tables and charts are in the repository under `experiments/`. *Setting* is
+the paper's, or says what it is reduced by. *Obtained* is what we measured or computed in the paper's own way. *True
+guarantee* is the ε that holds for what was released (δ = 1e-5 where Gaussian noise or composition needs one), which may
+be far from the one printed. *Ours* is the best that Noisette reaches at that same guarantee. Of a statement, *obtained*
+says what the text's own formula gives (printed), what the library has (Noisette) and what holds, exact or measured
+(truth). A verdict with "too small" or "open" is none: the run is too small for it. How each claim was read is in
 [Claims](claims.md#how-the-papers-are-read).
 """
 
@@ -168,19 +203,18 @@ def _statements(key: str, results: Results) -> list[Line]:
     found = []
     for row in results("readings", key).rows:
         private = row["about"] == "privacy"
-        said = (("as printed", "as printed"), ("Noisette", "in Noisette"), ("what holds", "in truth"))
-        parts = [
-            f"{word}: {number_or_text(row[column])}"
-            for column, word in said
-            if row[column] is not None and not (private and column == "what holds")
-        ]
+        said = (("as printed", "printed"), ("Noisette", "Noisette"), ("what holds", "truth"))
+        cells: dict[str, list[str]] = {}  # what says it, by what is said
+        for column, word in said:
+            if row[column] is not None and not (private and column == "what holds"):
+                cells.setdefault(number_or_text(row[column]), []).append(word)
         found.append(
             Line(
                 row["item"],
                 where=f"readings {key}",
                 setting=row["what is computed"],
                 claimed=row["statement"],
-                obtained="; ".join(parts),
+                obtained="; ".join(f"{cell} ({', '.join(words)})" for cell, words in cells.items()),
                 guarantee=number_or_text(row["what holds"]) if private else "",
                 verdict=row["verdict"],
             )
@@ -200,7 +234,7 @@ def write() -> str:
         table = [_COLUMNS, [":--"] * len(_COLUMNS), *(line.cells() for line in lines(key, results))]
         parts += [
             f"## {title}",
-            f"[{key}](bibliography.md#{key})",
+            f"[{key}](bibliography.md#{key}). {_WORDS[key]}",
             "\n".join("| " + " | ".join(row) + " |" for row in table),
         ]
     return "\n\n".join(parts) + "\n"

@@ -94,7 +94,7 @@ def yuan2025local(full: bool, advance: Advance) -> Study:
                 "root of E|Z|² for 28 x 28, ε = 1",
                 noise,
                 spread,
-                size * math.sqrt(2 * size) * b,
+                f"{size * math.sqrt(2 * size) * b:.4g} on every entry, which protects the record",
                 "True of unlike guarantees",
             ),
             Statement(

@@ -481,9 +481,9 @@ def _federated() -> list[Statement]:
         Statement(
             "Algorithm 2",
             "Federated LDP-SGD: E local steps, the last one noisy.",
-            "ε that holds for what leaves in 25 rounds: see Figure 6.2",
-            None,
-            None,
+            "what gets noise; Figure 6.2 has what holds of each",
+            "the last gradient",
+            "the last gradient, or the whole update",
             None,
             "Built, both readings",
         ),

@@ -138,7 +138,8 @@ def ctg(full: bool, advance: Advance) -> Study:
         "delta and many projections, which is ours, JL is better than IDN and UDN. It protects a person who joins or "
         "leaves, ours and the others one who is replaced, for which the "
         f"sensitivity is sqrt(2) times as large: at its own relation our RSS is {min(beside):.2f} to {max(beside):.2f} "
-        "times that of JL. MM with every entry for workload is Gaussian noise; both divide epsilon among the entries.",
+        "times that of JL. MM with every entry for workload is Gaussian noise; both divide epsilon among the entries. "
+        "The table has the 21 columns of the paper's Table III, where its text has 26.",
         ("mechanism", "claimed epsilon", "true epsilon", "noise std", "mean RSS", "sd of RSS"),
         rows,
         {"repeats": repeats, "table": "2,126 x 21", "delta": DELTA, "seed": SEED},

@@ -27,9 +27,9 @@ def lines(results: Results) -> list[Line]:
     )
     return [
         Line("Figure 6.1", "", "diagram", "overview", "docs/federate-with-a-budget.md has ours", verdict=NOTHING),
-        _setting("Table 6.1", "fig-6-2", logistic.size(_PANELS), "Figure 6.2"),
-        _setting("Table 6.2", "fig-6-3", perceptron.size(fewer), "Figure 6.3"),
-        _setting("Table 6.3", "table-6-4", network.size(smaller), "Table 6.4"),
+        _setting("Table 6.1", "fig-6-2", "Figure 6.2"),
+        _setting("Table 6.2", "fig-6-3", "Figure 6.3"),
+        _setting("Table 6.3", "table-6-4", "Table 6.4"),
         _losses("Figure 6.2", logistic, _PANELS, 1.5),
         _losses("Figure 6.2, five devices", limit, "", 15.3),
         _losses("Figure 6.3", perceptron, fewer, 48.5, "Numbers fail; rest too small"),
@@ -44,9 +44,11 @@ def _round(item: str, found: Found) -> Line:
     numbers, angles = ([row for row in rows if row["mechanism"].endswith(kind)] for kind in ("numbers", "angles"))
     reach = max(5 / row["weights"] ** 0.5 for row in rows)
     lost = sum(abs(row["cosine"]) < reach for row in angles)
-    turned = ", ".join(
-        f"{row['mechanism'].partition(',')[0]} {row['cosine']:.3f} (ε {row['ε a round']:g})" for row in angles
-    )
+    turned = []
+    for name in _NOISES:
+        own = [row for row in angles if row["mechanism"].startswith(name)]
+        cosines = [f"{row['cosine']:.3f} (ε {row['ε a round']:g})" for row in own]
+        turned.append(f"{name} {', '.join(cosines)}")
     return Line(
         f"{item}, one round",
         "ldpvec one-round",
@@ -54,29 +56,25 @@ def _round(item: str, found: Found) -> Line:
         "numbers hide the mean gradient, angles keep its direction",
         f"error over C: numbers {span([row['error over C'] for row in numbers])}, angles "
         f"{span([row['error over C'] for row in angles])}, nothing told {rows[0]['of it, nothing told']:.3g}; "
-        f"cosine of angles: {turned}",
+        f"cosine of angles: {'; '.join(turned)}",
         "none for angles and Piecewise",
         "",
         "Less harm; direction mostly lost" if 2 * lost > len(angles) else "Less harm; direction partly kept",
     )
 
 
-def _setting(item: str, study: str, size: str, shown: str) -> Line:
-    return Line(item, f"ldpvec {study}", size, f"settings of {shown}", "used as said", verdict=f"Setting, see {shown}")
+def _setting(item: str, study: str, shown: str) -> Line:
+    told = f"settings of {shown}"
+    return Line(item, f"ldpvec {study}", f"see {shown}", told, "used as said", verdict=f"Setting, see {shown}")
 
 
 def _losses(item: str, found: Found, reduced: str, epsilon: float, verdict: str = "") -> Line:
     rows = _rows(found, epsilon)
-    said = [
-        f"{name} {rows[f'{name}, numbers', _CLIPPED]['test loss']:.4g} on numbers, "
-        f"{rows[f'{name}, angles', _CLIPPED]['test loss']:.3f} on angles"
-        for name in _NOISES
-    ]
-    even = [rows[f"{name}, numbers in ±C/√d", _CLIPPED]["test loss"] for name in _NOISES[:2]]
-    said.append(
-        f"by section 6.1.2 of the thesis for its 6.1.4 numbers have {even[0]:.4g} and {even[1]:.4g}; "
-        f"no noise {_clean(found):.3f}"
-    )
+    said = []
+    for name in _NOISES:
+        kinds = [rows.get((f"{name}, {told}", _CLIPPED)) for told in ("numbers", "numbers in ±C/√d", "angles")]
+        losses = ["-" if row is None else f"{row['test loss']:.3g}" for row in kinds]
+        said.append(f"{name} {' / '.join(losses)}")
     laplace, gaussian = (rows[f"{name}, numbers", _CLIPPED]["true ε, all rounds"] for name in ("laplace", "gaussian"))
     ours = rows["privunit-g", "whole update"]
     return Line(
@@ -84,7 +82,8 @@ def _losses(item: str, found: Found, reduced: str, epsilon: float, verdict: str 
         f"ldpvec {found.study['name']}",
         found.size(reduced),
         "LDPVec nears training without noise, numbers fail",
-        f"loss at ε {epsilon:g} a round: " + "; ".join(said),
+        f"loss at ε {epsilon:g} a round, numbers by 6.1.4 / by 6.1.2 / angles: {'; '.join(said)}; no noise "
+        f"{_clean(found):.3g}",
         f"none for angles and Piecewise; numbers: Laplace {laplace}, Gaussian {gaussian}",
         f"privunit-g, whole update private, ε {ours['true ε, all rounds']}: {ours['test loss']:.3f}",
         verdict or _judged(rows, _clean(found)),
@@ -120,9 +119,8 @@ def _table(found: Found, reduced: str) -> Line:
         numbers, angles = (rows[f"{name}, {told}", _CLIPPED] for told in ("numbers", "angles"))
         alone = [rows[f"{name}, {told}", _ALONE]["obtained %"] for told in ("numbers", "angles")]
         said.append(
-            f"{name} {numbers['obtained %']:.1f} (thesis {numbers['thesis %']:g}) on numbers, "
-            f"{angles['obtained %']:.1f} ({angles['thesis %']:g}) on angles, with the last gradient alone clipped "
-            f"{alone[0]:.1f} and {alone[1]:.1f}"
+            f"{name} {numbers['obtained %']:.1f} / {angles['obtained %']:.1f}, {alone[0]:.1f} / {alone[1]:.1f} "
+            f"({numbers['thesis %']:g} / {angles['thesis %']:g})"
         )
         ahead.append(alone[1] > alone[0] + NOTABLE)
         level.append(alone[1] > angles["thesis %"] - NOTABLE)
@@ -132,7 +130,7 @@ def _table(found: Found, reduced: str) -> Line:
         "ldpvec table-6-4",
         found.size(reduced),
         "43 to 71 % on numbers, 72 to 88 % on angles, 95 % without noise",
-        "%: " + "; ".join(said),
+        "% on numbers / angles, every gradient clipped, the last alone (thesis): " + "; ".join(said),
         "none for angles and Piecewise",
         f"privunit-g, whole update private, ε {ours['true ε, all rounds']}: {ours['obtained %']:.1f} %",
         _order(ahead, level),
