@@ -131,6 +131,16 @@ def test_bad_counts_are_named() -> None:
     assert one_run_mu(0, 0, 10) == one_run_mu(5, 10, 10) == 0
 
 
+def test_the_order_of_a_table_is_no_score() -> None:
+    """Rows sorted by who took part, all with the same score, were guessed right without exception."""
+    inside = np.arange(600) >= 300
+    for scores in (np.zeros(600), np.arange(600) % 2):
+        for flags in (inside, ~inside):
+            found = one_run_bounds(scores, flags, confidence=1 - FALSE_ALARM, guesses=600)
+            assert binom.ppf(FALSE_ALARM, 600, 0.5) < found.correct < binom.isf(FALSE_ALARM, 600, 0.5)
+            assert found.epsilon == 0
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)

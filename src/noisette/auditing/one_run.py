@@ -185,7 +185,9 @@ def _tried(scores: Any, inside: Any, guesses: int | None) -> list[tuple[int, int
         raise ValueError(f"Expected scores as one row of finite numbers, got shape {values.shape}.")
     if truth.shape != values.shape or len(values) < 2:
         raise ValueError(f"Expected one flag for each score, and two or more, got {values.shape} and {truth.shape}.")
-    order, size = np.argsort(values, kind="stable"), len(values)
+    size = len(values)
+    # equal scores in an order of their own: that of a table may tell who took part
+    order = np.lexsort((np.random.default_rng(size).permutation(size), values))
     default = {min(max(round(size * share / 2), 1), size // 2) for share in _SHARES}
     each = sorted(default) if guesses is None else [_validate.integer(guesses, "guesses", low=0, high=size) // 2]
     rights = [int(truth[order[size - one :]].sum() + (~truth[order[:one]]).sum()) for one in each]
