@@ -45,6 +45,19 @@ def test_intervals_cover():
     assert binom.ppf(FALSE_ALARM, 400, 0.94) <= covered <= binom.ppf(1 - FALSE_ALARM, 400, 0.965)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "runs"), [(4, 50), (40, 100)])
+def test_the_report_sees_no_members_in_noise(size, runs):
+    """The area errs on the upper side in 2.5 % of runs, or some 6 where scores are few, and the bound in 5 %."""
+    rng = np.random.default_rng(4)
+    said = [evaluate(*rng.normal(size=(2, size)), rng=rng).words() for _ in range(runs)]
+    assert sum("tells members" in text for text in said) <= binom.ppf(1 - FALSE_ALARM, runs, 0.11)
+    assert all("show no false alarms of 1 %" in text for text in said)
+    told = evaluate(np.arange(200.0), np.arange(-200.0, 0.0)).words()
+    assert "tells members" in told
+    assert "with 1 % of false alarms it finds 100.0 %" in told
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_bound_stays_below_the_truth_and_comes_near(epsilon):

@@ -60,15 +60,20 @@ class Attack:
 
     def words(self, claimed: float | None = None) -> str:
         """Say what was measured, what follows, and what does not."""
-        found = self.auc.low > 0.5 or self.hits_at_rare.low > _FALSE_ALARMS
+        found = self.auc.low > 0.5 or self.mu > 0
         at = f" at delta {self.delta:g}" if self.delta else ""
         bound = f"has an epsilon of at least {self.epsilon:.2f}{at}" if self.epsilon > 0 else "has no bound from them"
+        rare = (
+            f", and with 1 % of false alarms it finds {_percent(self.hits_at_rare)} of the members (guessing has 1 %)"
+            if self.others * _FALSE_ALARMS >= 2  # half of them choose the threshold
+            else ", and so few others show no false alarms of 1 %"
+        )
         return " ".join(
             [
                 f"The attack {'tells members from others' if found else 'does no better than guessing'}. Of one member "
-                f"and one other it names the member in {_percent(self.auc)} of cases (guessing has 50 %), and with 1 % "
-                f"of false alarms it finds {_percent(self.hits_at_rare)} of the members (guessing has 1 %). That is "
-                f"from {self.members:,} members and {self.others:,} others, at confidence {self.confidence:.4g}.",
+                f"and one other it names the member in {_percent(self.auc)} of cases (guessing has 50 %){rare}.",
+                f"That is from {self.members:,} members and {self.others:,} others, at confidence "
+                f"{self.confidence:.4g}.",
                 f"If every score comes from a run of its own, whatever gave them {bound}. Scores of one run are not "
                 "independent: then this is an indication.",
                 against(self.epsilon, claimed, "if every score comes from a run of its own, "),
@@ -296,6 +301,7 @@ def _auc(inside: FloatArray, outside: FloatArray, confidence: float) -> Rate:
     below = 1 - (ranks[m:] - rankdata(outside)) / m
     value = float(above.mean())
     spread = math.sqrt(float(above.var(ddof=1)) / m + float(below.var(ddof=1)) / n)
+    spread = spread or math.hypot(0.5 / m, 0.5 / n)  # a few scores that do not overlap prove no certainty
     reach = float(ndtri((1 + confidence) / 2)) * spread
     return Rate(value, max(value - reach, 0.0), min(value + reach, 1.0))
 
