@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
+from types import MethodType
 
 import pytest
 import torch
@@ -243,6 +246,41 @@ def test_low_rank_changes_by_name():
     assert type(model[0]) is nn.Linear
 
 
+class Whole(nn.Module):
+    """A model that uses the weight of its layer past it, so that all of it computes its examples apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.inner(x) + functional.linear(x, self.inner.weight)
+
+
+@pytest.mark.parametrize("build", [None, Whole, lambda: nn.Linear(4, 2)], ids=["guarded", "apart", "one layer"])
+def test_a_forward_pass_that_others_wrap_and_bind(build):
+    """Accelerate does this for bfloat16. What it bound to a copy still called the model: steps stopped by an error."""
+    model = build and build()
+    private = start(model, physical_batch=64)
+    model, twin = private.model, copy.deepcopy(private.model)
+    assert inspect.signature(model.forward) == inspect.signature(twin.forward)  # the trainer drops what is not there
+    model.forward = MethodType(torch.autocast("cpu", dtype=torch.bfloat16)(model.forward.__func__), model)
+    assert inspect.signature(model.forward) == inspect.signature(twin.forward)
+    found = train(private)
+    other = start(build and build(), physical_batch=64)
+
+    def cast(inputs):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return other.model(inputs)
+
+    other.model.load_state_dict(twin.state_dict())
+    assert torch.equal(found, train(other, cast))
+    copied = copy.deepcopy(model)
+    copied(torch.ones(3, 4)).float().sum().backward()
+    assert all(value.grad is not None for value in copied.parameters())
+    assert all(value.grad is None for value in twin.parameters())
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("physical_batch", [64, 3])
 def test_hugging_face_trainer(tmp_path, physical_batch):
@@ -288,6 +326,7 @@ def test_hugging_face_trainer(tmp_path, physical_batch):
             compute_loss_func=lambda made, labels, **_: functional.cross_entropy(made.logits, labels),
         )
         trainer.train(resume_from_checkpoint=resume)
+        assert trainer.evaluate(items)["eval_loss"] > 0
         return weights(private)
 
     plain = begun()
@@ -301,9 +340,11 @@ def test_hugging_face_trainer(tmp_path, physical_batch):
     assert private.optimizer.steps == plain.optimizer.steps == 10
     assert private.optimizer.guarantee.epsilon <= 8.0
     assert torch.equal(found, weights(plain))
+    rounded = trained(begun(), tmp_path / "bfloat16", bf16=True, save_strategy="no")
+    torch.testing.assert_close(rounded, found, rtol=0.02, atol=0.02)
     if physical_batch == 3:
         return  # its checkpoint counts epochs by pieces, whose number is left to chance
-    saved = sorted(tmp_path.iterdir(), key=lambda path: int(path.name.split("-")[1]))
+    saved = sorted(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     again = begun()
     assert torch.equal(trained(again, tmp_path, resume=str(saved[0]), save_strategy="no"), weights(plain))
     assert again.optimizer.steps == 10

@@ -33,6 +33,7 @@ loop computes, raises its own. A model that all copies of all examples are refus
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -242,15 +243,36 @@ def copied(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, {id(leaf): leaf.detach() for leaf in leaves if isinstance(leaf, Tensor)})
 
 
-class GuardedForward:
+class Forward:
+    """A forward pass with the arguments of its module's, which others may wrap and bind to it, as accelerate does."""
+
+    _layer: nn.Module
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(MethodType(type(self._layer).forward, self._layer))
+
+    @property
+    def __func__(self) -> Callable[..., Any]:
+        """A function of the module. Its wrapper is bound to a copy of the module too, whose forward pass is plain."""
+
+        def bound(module: nn.Module, *given: Any, **named: Any) -> Any:
+            own: Any = self if module is self._layer else copy.deepcopy(self, {id(self._layer): module})
+            return own(*given, **named)
+
+        bound.__signature__ = inspect.signature(type(self._layer).forward)  # type: ignore[attr-defined]
+        return bound
+
+
+class GuardedForward(Forward):
     """A model's forward pass, and what is done where its layers see some of the examples; in a copy its plain one."""
 
     def __init__(self, recorder: Recorder, model: nn.Module) -> None:
-        self._recorder, self._model = recorder, model
+        self._recorder, self._layer = recorder, model
         self.before = model.__dict__.get("forward")
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        recorder, model = self._recorder, self._model
+        recorder, model = self._recorder, self._layer
         if (
             torch.compiler.is_compiling()
             or recorder.plain
@@ -276,23 +298,23 @@ class GuardedForward:
     def _once(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self.before is not None:
             return self.before(*given, **named)
-        return type(self._model).forward(self._model, *given, **named)
+        return type(self._layer).forward(self._layer, *given, **named)
 
     def remove(self) -> None:
         """Give the model its own forward pass back."""
-        if self._model.__dict__.get("forward") is self:
+        if self._layer.__dict__.get("forward") is self:
             if self.before is None:
-                del self._model.__dict__["forward"]
+                del self._layer.__dict__["forward"]
             else:
-                self._model.__dict__["forward"] = self.before
+                self._layer.__dict__["forward"] = self.before
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.before is not None:
             return copy.deepcopy(self.before, memo)
-        return _plain(memo.get(id(self._model), self._model))
+        return _plain(memo.get(id(self._layer), self._layer))
 
     def __reduce__(self) -> Any:
-        return (_as_it_is, (self.before,)) if self.before is not None else (_plain, (self._model,))
+        return (_as_it_is, (self.before,)) if self.before is not None else (_plain, (self._layer,))
 
 
 def _plain(model: nn.Module) -> MethodType:

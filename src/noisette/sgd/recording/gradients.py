@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from noisette.sgd.recording import _pools, _products, layers
-from noisette.sgd.recording.alone import Beside, Filled, GuardedForward, Nothing, Own, Uneven, kept
+from noisette.sgd.recording.alone import Beside, Filled, Forward, GuardedForward, Nothing, Own, Uneven, kept
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
@@ -92,7 +92,7 @@ class _Linear(torch.autograd.Function):
         return None, None, _products.linear(gradient, weight.T, None), None, None
 
 
-class _Tapped:
+class _Tapped(Forward):
     """A layer's forward pass with detached weights and a tap behind it; in a copy of the layer, its plain one.
 
     With ``whole`` the module and all below it compute their examples apart.
