@@ -2,10 +2,11 @@
 
 Two releases with the same noise differ by exactly what their data differ by: whoever has both reads an example off.
 Each attempt here asks two holders of what was one generator for random bits or noisy weights. Sixteen bytes that are
-equal by chance are a false alarm of 2^-128.
+equal by chance are a false alarm of 2^-128, one double of 2^-53.
 """
 
 import copy
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -23,10 +24,10 @@ from noisette import _random
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of forks beside threads
 
 
-def in_fork(job):
+def in_fork(job, fork=os.fork):
     """Return what a job answers in a child of this process."""
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         signal.alarm(20)  # a child that waits for a lock for ever answers nothing
         try:
@@ -66,6 +67,30 @@ def test_a_fork_of_a_fork():
     rng = secret()
     drawn = in_fork(lambda: in_fork(lambda: bits(rng)) + bits(rng))
     assert drawn[: len(drawn) // 2] != drawn[len(drawn) // 2 :]
+
+
+DRAWS = {
+    "words": lambda rng: rng.bit_generator.words(4).tobytes(),
+    "raw": lambda rng: rng.bit_generator.random_raw(4).tobytes(),
+    "doubles": lambda rng: rng.random(4).tobytes(),
+    "one double": lambda rng: float(rng.random()).hex().encode(),
+    "integers": lambda rng: rng.integers(0, 2**63, 4).tobytes(),
+    "bytes": lambda rng: rng.bytes(16),
+    "normal": lambda rng: rng.standard_normal(4).tobytes(),
+    "permutation": lambda rng: rng.permutation(40).tobytes(),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library is found as Linux has it")
+@pytest.mark.parametrize("paged", [True, False], ids=["page", "number of the process"])
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_fork_by_a_c_library(draw, paged, monkeypatch):
+    """Python runs nothing in the child of a fork that it did not make, and two such children drew the same."""
+    if not paged:
+        monkeypatch.setattr("noisette._secret._page", None)
+    rng, fork = secret(), ctypes.PyDLL(None).fork
+    drawn = [in_fork(lambda: draw(rng), fork), in_fork(lambda: draw(rng), fork), draw(rng)]
+    assert len(set(drawn)) == 3
 
 
 def test_forks_of_a_seeded_generator_repeat_as_tests_need():
