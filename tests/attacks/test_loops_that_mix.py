@@ -184,6 +184,16 @@ def test_a_model_that_mixes_or_keeps_only_sometimes_is_refused(forward):
         steps(start(Function(forward)), lambda model, x, y: functional.cross_entropy(model(x), y), count=40)
 
 
+def test_a_hook_that_mixes_gradients_is_seen_though_it_comes_late():
+    """Later batches were looked at in the forward pass alone."""
+    private = start(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)))
+    steps(private, lambda model, x, y: functional.cross_entropy(model(x), y), count=2)
+    private.model[1].register_full_backward_hook(lambda layer, found, _: (found[0] / found[0].norm(),))
+    with pytest.raises(ValueError, match=OWN):
+        steps(private, lambda model, x, y: functional.cross_entropy(model(x), y), count=4)
+    assert private.optimizer.steps < 4
+
+
 def test_looking_again_leaves_a_model_as_it_was():
     model = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.Linear(5, 3))
     private = start(model)

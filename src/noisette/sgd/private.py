@@ -24,7 +24,7 @@ from noisette.sgd.noise.tensor import TensorPerturbation
 from noisette.sgd.optimizer import PrivateOptimizer
 from noisette.sgd.recording._heap import keep_freed
 from noisette.sgd.recording.gradients import Recorder
-from noisette.sgd.recording.models import check_model
+from noisette.sgd.recording.models import check_model, hooks_of
 from noisette.sgd.recording.verification import check_batch, check_call, check_gradients
 from noisette.sgd.sampling import PoissonLoader
 
@@ -164,7 +164,13 @@ def make_private(
     def look(given: tuple[Any, ...], named: dict[str, Any]) -> None:
         recorder.verified = check_call(model, given, named, private_loader.given, whole, shared, looks)
 
+    hooks = hooks_of(model)
+
     def look_again(given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        nonlocal hooks
+        now = hooks_of(model)
+        if now != hooks:  # gradients pass through what nobody has looked at
+            hooks, recorder.verified = now, False
         check_batch(model, given, named, recorder.given or 0, whole, looks, wide=recorder.notes.batches > 1)
 
     try:

@@ -46,6 +46,12 @@ def calling_parent(model: nn.Module, name: str) -> str | None:
     return None
 
 
+def hooks_of(model: nn.Module) -> list[tuple[int, ...]]:
+    """Return the numbers of all hooks in a model, of which no two in a process are the same."""
+    names = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+    return [tuple(getattr(layer, name)) for layer in model.modules() for name in names]
+
+
 def check_model(model: nn.Module) -> None:
     """Refuse a model in which one example's gradient depends on others."""
     for name, layer in model.named_modules():
