@@ -8,13 +8,15 @@ import contextlib
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisette import sgd
+from noisette import _random, sgd
+from noisette.sgd.sampling import renew_chance
 
 pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
 MOST = 1000
@@ -176,3 +178,49 @@ def test_an_example_more_does_not_change_how_tied_weights_are_measured(most, mon
         private.optimizer.step()
         found.append(sums.last)
     assert float((found[1] - found[0]).norm()) <= 1.0
+
+
+def masks(rng, again):
+    """Return what dropout leaves of ones, in a batch of a run and in a second call, from a seed that everybody knows.
+
+    ``again`` sets it before the second call, too.
+    """
+    model = nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5))
+    dataset = TensorDataset(torch.ones(8, 32))
+    loader = DataLoader(dataset, batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    private = sgd.make_private(model, optimizer, loader, target=(3.0, 1e-2), epochs=2, rng=rng)
+    nn.init.constant_(model[0].weight, 1.0)
+    torch.manual_seed(0)
+    (inputs,) = next(iter(private.loader))
+    drawn = [torch.rand(8)]
+    if again:
+        torch.manual_seed(0)
+    drawn += [private.model(inputs).detach() > 0, private.model(inputs).detach() > 0]
+    return [part.numpy().tobytes() for part in drawn]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["before the loop", "before each call"])
+def test_nobody_knows_the_masks_of_dropout(again):
+    """With one example more all behind it have other masks: from a known seed it moved a sum by 5.5 bounds."""
+    first, second = masks(None, again), masks(None, again)
+    assert len({*first, *second}) == 6
+    with pytest.warns(UserWarning, match="known seed"):
+        assert masks(1, again) == masks(1, again)
+
+
+def test_chance_is_renewed_in_all_its_bits():
+    """The words that are set are those that torch draws from: 624 of 32 bits, and no number that was kept back."""
+    secret, seen = _random.generator(None), []
+    for _ in range(2):
+        torch.randn(1)  # which keeps a second number back
+        renew_chance(secret)
+        seen.append(torch.get_rng_state())
+    words = [state.numpy()[24 : 24 + 8 * 624].view(np.uint64) for state in seen]
+    assert (words[0] < 2**32).all()
+    assert np.count_nonzero(words[0] == words[1]) <= 3  # a false alarm in 10^28
+    plain = torch.Generator().manual_seed(5).get_state()
+    assert int(plain.numpy()[24:32].view(np.uint64)[0]) == 5
+    rest = slice(24 + 8 * 624, None)
+    assert torch.equal(seen[0][rest], plain[rest])
+    assert torch.equal(seen[0][8:24], plain[8:24])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -26,7 +27,7 @@ from noisette.sgd.recording._heap import keep_freed
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.models import check_model, hooks_of
 from noisette.sgd.recording.verification import check_batch, check_call, check_gradients
-from noisette.sgd.sampling import PoissonLoader
+from noisette.sgd.sampling import PoissonLoader, renew_chance
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
     "gaussian": GaussianPerturbation,
@@ -176,7 +177,7 @@ def make_private(
     try:
         recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # type: ignore[no-untyped-call]  # slow to trace
         recorder.look = torch.compiler.disable(look_again)  # type: ignore[no-untyped-call]
-        private_loader.shown = recorder.notes.begin
+        private_loader.shown, recorder.renew = recorder.notes.begin, partial(renew_chance, noise)
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

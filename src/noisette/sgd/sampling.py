@@ -25,8 +25,11 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler
 
-from noisette import _validate
+from noisette import _random, _validate
 from noisette.sgd._ranks import Ranks
+
+_STATE = torch.Generator().manual_seed(0).get_state().numpy()  # of a Mersenne twister before its first draw
+_WORDS = slice(24, 24 + 8 * 624)  # where its words lie, of 32 bits each in room for 64
 
 
 class PoissonLoader:
@@ -167,6 +170,7 @@ class PoissonLoader:
 
     def fetch(self, indices: Any) -> Any:
         """Return some examples as a batch."""
+        renew_chance(self.rng)
         if self._members is not None:
             indices = self._members[np.asarray(indices, dtype=np.int64)]
         if type(self.dataset) is TensorDataset and self.collate is default_collate:
@@ -188,6 +192,22 @@ class PoissonLoader:
     def example(self, place: int) -> Any:
         """Return one of the examples that are drawn from, as the data set has it."""
         return self.dataset[place if self._members is None else int(self._members[place])]
+
+
+def renew_chance(rng: np.random.Generator) -> None:
+    """Give torch's generators a state that nobody knows, where ``rng`` is a secret generator.
+
+    Dropout and augmentation draw for a whole batch: with one example more, those behind it draw other numbers. So what
+    the others bring has one law with and without it, and is the same for nobody who knows the numbers: from a seed, or
+    by trying all 2^32 that torch tells apart.
+    """
+    if not _random.is_secret(rng):
+        return
+    state = _STATE.copy()
+    state[_WORDS].view(np.uint64)[:] = _random.bits64(rng, 624) >> np.uint64(32)
+    torch.default_generator.set_state(torch.from_numpy(state))
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(int(rng.integers(2**63)))
 
 
 def _as_it_is(batch: Any, examples: int) -> Any:

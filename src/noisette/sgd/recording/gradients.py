@@ -344,6 +344,8 @@ class _Inlet:
             recorder.following(*tree_flatten((given, named)), recorder.given)
         if not recorder.verified:
             recorder.verify(given, named)
+        if not torch.compiler.is_compiling():
+            recorder.renew()
         if recorder.given != 0:
             if not recorder.called:
                 recorder.called, recorder.whole_numbers = True, whole_numbers((given, named))
@@ -399,6 +401,10 @@ class _Outlet:
 
 def _nothing_to_see(given: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Look at a call where nobody asked for it."""
+
+
+def _nothing_to_do() -> None:
+    """Leave chance as it is."""
 
 
 @dataclass
@@ -467,6 +473,7 @@ class Recorder:
         self.verified = True  # whether there is no more to look at
         self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
         self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
+        self.renew: Callable[[], None] = _nothing_to_do  # what is done before each call
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes(anchor=self.anchor)
         self.planned = _PLANNED  # examples of a call that memory is planned for, a public number
