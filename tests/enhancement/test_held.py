@@ -38,6 +38,7 @@ from noisette.mechanisms.vector.sampled import Reports
 
 HELD = Held(__file__)
 CLOSE = 1e-7
+_SHARES = ("shares", "groups", "unseen")
 
 
 def waves(size: int, turn: float = 0.0) -> np.ndarray:
@@ -58,14 +59,15 @@ def estimate(kind: str, size: int, scale: float) -> Estimate:
         low = high = None
     elif kind == "mixed":
         low, high = -1.0 - np.arange(size) % 3, 2.0 + np.arange(size) % 2
-    elif kind in ("shares", "groups"):
+    elif kind in _SHARES:
         value = np.abs(waves(size)) / np.abs(waves(size)).sum() + 0.1 * scale * waves(size, 1.0)
         error, low, high = errors(size, 0.1 * scale), 0.0, 1.0
-        groups = (4, size - 4) if kind == "groups" else None
+        groups = None if kind == "shares" else (4, size - 4)
+        error[1] = math.inf if kind == "unseen" else error[1]
     elif kind == "holes":
         error[1], error[2], error[3] = math.inf, 0.0, 0.0
         count[3], value[3] = 3, 0.4
-    name = "frequency" if kind in ("shares", "groups") else "mean"
+    name = "frequency" if kind in _SHARES else "mean"
     return Estimate(value, error, count, low=low, high=high, kind=name, groups=groups)
 
 
@@ -75,7 +77,7 @@ def told(made: Any) -> Any:
 
 def by_method(name: str) -> list[Any]:
     found: list[Any] = []
-    for kind in ("plain", "open", "mixed", "shares", "groups", "holes"):
+    for kind in ("plain", "open", "mixed", "shares", "groups", "holes", "unseen"):
         for size, scale in ((9, 0.3), (9, 2.0), (40, 0.25)):
             given = estimate(kind, size, scale)
             try:
@@ -213,7 +215,10 @@ def channels(name: str) -> list[Any]:
 
 def reconstructed() -> list[Any]:
     table, counts = np.asarray([[0.6, 0.2, 0.1], [0.3, 0.5, 0.2], [0.1, 0.3, 0.7], [0, 0, 0]]), [70.0, 90.0, 240.0, 0.0]
-    found: list[Any] = []
+    found: list[Any] = [
+        reconstruction.Counted(np.asarray([[0.51, 0.4], [0.49, 0.6]]), np.asarray(c), 0.1, 1e-3, 9).inverted
+        for c in ([9.0, 4.0], [2.0, 1.0])
+    ]
     for given in ({}, {"smoothing": True}, {"smoothing": 0.1}, {"tolerance": 1e-3}, {"max_iterations": 3}):
         got = reconstruction.expectation_maximization(table, counts, **given)  # type: ignore[arg-type]
         found.append([got.probabilities, got.log_likelihood, got.iterations, got.converged])

@@ -13,7 +13,7 @@ import noisette as nz
 from noisette.core import Moments
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.planner import tables
-from noisette.prediction import graded, sweeps, targets
+from noisette.prediction import curves, graded, sweeps, targets
 from noisette.prediction.joint import joint
 from noisette.prediction.model import deviations, populations, records, responses
 from noisette.prediction.personalised import Personalised
@@ -165,6 +165,20 @@ def test_values_of_many_people_are_grouped_near_by_and_across_no_edge() -> None:
     assert np.allclose(np.column_stack([found, shares]), wanted, rtol=1e-12)
     few = populations.Population(points[: graded._POINTS], np.full((1, graded._POINTS), 1.0), np.ones(1))
     assert np.array_equal(graded._grouped(edges, few)[0], few.points)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 3.4), (-9, -8.9)])
+def test_the_end_of_a_range_is_the_end_of_the_inner_one(low: float, high: float) -> None:
+    """Rounding takes these ends beyond 1, where the inner mechanism takes nothing."""
+    made = nz.Sampled("duchi", epsilon=1.0, domain=nz.Box(2, low, high), report=2)
+    ends = deviations.deviation(made, users=9, values=[low, high])
+    assert ends.std == pytest.approx(math.sqrt(made.inner_mechanism.moments([1.0]).variance[0] / 9) * (high - low) / 2)
+
+
+def test_a_population_of_just_the_largest_size_is_out_of_reach() -> None:
+    noise = targets._LARGEST_POPULATION * targets._ROUNDING
+    assert targets.users_for_error(curves.Known(noise, 0.0, 0.0, True), 1.0) is None
+    assert targets.users_for_error(curves.Known(noise * (1 - 1e-12), 0.0, 0.0, True), 1.0) is not None
 
 
 def test_codes_of_categories_may_be_read_as_floats() -> None:

@@ -166,6 +166,7 @@ def planned(name: str) -> list[Any]:
         "categories": {"users": 900, "epsilon": 1.0, "domain": nz.Categorical(7)},
         "attributes": {"users": 900, "epsilon": 3.0, "domain": RECORD, "values": ROWS},
         "selection": {"users": 900, "epsilon": 2.0, "domain": nz.Selection(6, most=2)},
+        "several categories": {"users": 900, "epsilon": 2.0, "domain": nz.Categorical(4), "dims": 3},
     }[name]
     made = planning.plan(**given)
     rows = [
@@ -290,10 +291,20 @@ def personal() -> list[Any]:
 
 def searched() -> list[Any]:
     found: list[Any] = []
-    for epsilon, users in ((4.0, 1e6), (1.0, 1e5), (2.0, 50.0)):
-        one = texts.TextPrediction(nz.PrefixExtending(epsilon=epsilon, domain=nz.Texts(8)), users=users, texts=5)
+    few = nz.Texts(1, alphabet="abcdef")  # all of which everybody reports about
+    for epsilon, users, domain in (
+        (4.0, 1e6, nz.Texts(8)),
+        (1.0, 1e5, nz.Texts(8)),
+        (2.0, 50.0, nz.Texts(8)),
+        (2.0, 1e4, few),
+    ):
+        one = texts.TextPrediction(nz.PrefixExtending(epsilon=epsilon, domain=domain), users=users, texts=5)
         found += [one.threshold, one.std_error(), one.std_error(0.2, 3), one.findable(), one.findable(0.5), one._steps]
-        found.append(one.recall({"abc": 0.02, "abd": 0.01, "x": 0.3, "longer": 0.001}))
+        found.append(
+            one.recall(
+                {"a": 0.03, "d": 0.01} if domain == few else {"abc": 0.02, "abd": 0.01, "x": 0.3, "longer": 0.001}
+            )
+        )
     return found
 
 
@@ -340,7 +351,7 @@ STORIES: dict[str, Callable[[], Any]] = {
     "people": people,
     **{
         f"plan {name}": partial(planned, name)
-        for name in ("one", "several", "known", "categories", "attributes", "selection")
+        for name in ("one", "several", "known", "categories", "attributes", "selection", "several categories")
     },
     "asked": asked,
     "chosen": chosen,

@@ -224,5 +224,5 @@ def _primes(count: int) -> FloatArray:
     sieve[:2] = False
     for number in range(2, int(limit**0.5) + 1):
         if sieve[number]:
-            sieve[number**2 :: number] = False
+            sieve[number * number :: number] = False
     return np.flatnonzero(sieve)[:count].astype(np.float64)
