@@ -132,3 +132,19 @@ def test_a_draw_of_the_tail_is_as_far_beyond_as_it_is_kept_for(monkeypatch: pyte
                 found = _random._settled(np.random.default_rng(1), law, -1, 7, uniform, negative)
                 own = law.edge + beyond
                 assert found == ((-own if negative else own) if kept else 2.0**20 + 0.5)
+
+
+@pytest.mark.parametrize("strip", [0, 1, 40])
+def test_a_draw_of_a_wedge_is_kept_with_the_chance_of_its_strip(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first strip is one as well: -1 alone stands for the tail."""
+    law = _strips.strips(2.0**20)
+    monkeypatch.setattr(_random, "_rejected_gaussian", lambda _rng, sigma, size: np.full(size, sigma + 0.5))
+    monkeypatch.setattr(_random, "geometric", lambda *_: pytest.fail("a draw of the tail"))
+    k = (strip << law.shift) + (1 << law.shift) // 3
+    with mpmath.workprec(200):
+        chance = float(law.left_by_wedge(mpmath, strip, k))
+    assert 0.1 < chance < 0.9
+    for uniform, kept in ((chance * (1 - 1e-9), True), (chance * (1 + 1e-9), False)):
+        for negative in (False, True):
+            found = _random._settled(np.random.default_rng(1), law, strip, k, uniform, negative)
+            assert found == ((-k if negative else k) if kept else 2.0**20 + 0.5)

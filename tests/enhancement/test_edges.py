@@ -101,8 +101,9 @@ def test_a_sharp_peak_is_not_missed_in_any_bin(name: str, epsilon: float) -> Non
 def test_files_hold_the_distribution_that_their_reports_hold(sampled: bool, tmp_path: Path) -> None:
     """Each dimension by itself, as from the reports in memory; nothing is known of one that nobody reported."""
     if sampled:
-        mechanism: Any = nz.Sampled("square-wave", epsilon=2.0, dims=3, report=1)
-        reports = [mechanism.privatize(np.full((400, 3), 0.3), rng=seed) for seed in (1, 2)]
+        box = nz.Box(3, (2, -4, 0), (12, 6, 10))
+        mechanism: Any = nz.Sampled("square-wave", epsilon=2.0, domain=box, report=1)
+        reports = [mechanism.privatize(np.full((400, 3), 5.0), rng=seed) for seed in (1, 2)]
     else:
         mechanism = nz.SquareWave(2.0)
         reports = [mechanism.privatize(np.full(400, 0.3), rng=seed) for seed in (1, 2)]
@@ -121,4 +122,4 @@ def test_files_hold_the_distribution_that_their_reports_hold(sampled: bool, tmp_
         )
         assert chances == pytest.approx(alone.probabilities, abs=1e-9)
         assert edges.size == chances.size + 1
-        assert (edges[0], edges[-1]) == (-1.0, 1.0)
+        assert (edges[0], edges[-1]) == ((box.lows[dimension], box.highs[dimension]) if sampled else (-1.0, 1.0))

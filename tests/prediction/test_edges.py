@@ -15,7 +15,7 @@ from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.planner import tables
 from noisette.prediction import curves, graded, sweeps, targets
 from noisette.prediction.joint import joint
-from noisette.prediction.model import deviations, populations, records, responses
+from noisette.prediction.model import correlations, deviations, populations, records, responses
 from noisette.prediction.personalised import Personalised
 
 UNIT = nz.Interval()
@@ -173,6 +173,29 @@ def test_the_end_of_a_range_is_the_end_of_the_inner_one(low: float, high: float)
     made = nz.Sampled("duchi", epsilon=1.0, domain=nz.Box(2, low, high), report=2)
     ends = deviations.deviation(made, users=9, values=[low, high])
     assert ends.std == pytest.approx(math.sqrt(made.inner_mechanism.moments([1.0]).variance[0] / 9) * (high - low) / 2)
+
+
+@pytest.mark.parametrize(
+    ("made", "values", "quantities"),
+    [
+        (nz.Sampled("duchi", epsilon=1.0, dims=3, report=2), [[0.1, 0.2, -0.3], [0.5, 0.1, 0.4]], 3),
+        (nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(3)), [0, 1, 1], 3),
+        (nz.SampledAttributes(("grr", "duchi"), 1.0, RECORD, report=1), [[0, 3.0], [2, 4.0]], 4),
+    ],
+)
+def test_up_to_how_many_quantities_are_seen_together(
+    made: Any, values: Any, quantities: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most, together in ((quantities, True), (quantities - 1, False)):
+        monkeypatch.setattr(correlations, "MOST_QUANTITIES", most)
+        found = joint(made, users=50, values=values)
+        assert (found.correlation is not None) == together
+        assert found.exact is together
+
+
+def test_a_choice_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="got 2"):
+        GROUPS.privatize([0.1, 0.2, 0.3], [1, 0, 2], rng=1)
 
 
 def test_a_population_of_just_the_largest_size_is_out_of_reach() -> None:

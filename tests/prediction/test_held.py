@@ -165,6 +165,12 @@ def planned(name: str) -> list[Any]:
         },
         "categories": {"users": 900, "epsilon": 1.0, "domain": nz.Categorical(7)},
         "attributes": {"users": 900, "epsilon": 3.0, "domain": RECORD, "values": ROWS},
+        "biased attributes": {
+            "users": 90,
+            "epsilon": 3.0,
+            "domain": nz.Attributes((UNIT, WIDE)),
+            "mechanisms": ["square-wave"],
+        },
         "selection": {"users": 900, "epsilon": 2.0, "domain": nz.Selection(6, most=2)},
         "several categories": {"users": 900, "epsilon": 2.0, "domain": nz.Categorical(4), "dims": 3},
     }[name]
@@ -276,7 +282,7 @@ def personal() -> list[Any]:
         found.append(own.weights([30, 9, 0, 50], kind))  # type: ignore[arg-type]
         for given in ({}, {"distribution": "uniform"}, {"values": [[-0.5, -0.1], [0.2], [-1.0], [0.1, 2.9, 3.0]]}):
             found.append(told(own.deviation([30, 9, 0, 50], weights=kind, **given)))  # type: ignore[arg-type]
-    found.append(own._one_user)
+    found += [own._one_user, own.weights([0, 9, 0, 50])]
     wave = Personalised.of("square-wave", epsilons=[0.5, 2.0], regions=[nz.Interval(1, 2)])
     found.append(told(wave.deviation([3, 40])))
     several = Personalised.of("duchi", epsilons=[1.0, 3.0], dims=3, report=2)
@@ -351,7 +357,16 @@ STORIES: dict[str, Callable[[], Any]] = {
     "people": people,
     **{
         f"plan {name}": partial(planned, name)
-        for name in ("one", "several", "known", "categories", "attributes", "selection", "several categories")
+        for name in (
+            "one",
+            "several",
+            "known",
+            "categories",
+            "attributes",
+            "biased attributes",
+            "selection",
+            "several categories",
+        )
     },
     "asked": asked,
     "chosen": chosen,

@@ -79,7 +79,7 @@ class Reused:
                 raise ValueError(f"Expected reuse <= {_MOST_FLIPS + 1} to predict the error, got {self.reuse}.")
             kept = [(lean[other] / lean[level] + 1) / 2 for other in others]
             for flips in product((1, -1), repeat=len(others)):
-                chance = math.prod(q if flip > 0 else 1 - q for q, flip in zip(kept, flips, strict=True))
+                chance = math.prod(q if flip == 1 else 1 - q for q, flip in zip(kept, flips, strict=True))
                 own = (self.reuse - len(others)) / lean[level]
                 total = own + sum(flip / lean[other] for flip, other in zip(flips, others, strict=True))
                 for sign in (-1, 1):

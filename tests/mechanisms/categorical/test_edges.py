@@ -152,6 +152,16 @@ def test_a_search_without_a_text_at_its_end_finds_none(at_once: bool, monkeypatc
     assert found.made.count.dtype == np.int64
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_as_many_extensions_are_kept_as_there_are(more: int) -> None:
+    mechanism = nz.PrefixExtending(1.0, nz.Texts(1, alphabet="abcd"), seeds=2)
+    group = searching._groups(mechanism, mechanism.tally(mechanism.privatize(["a", "b"], rng=1)).total)[0]
+    start = searching._Prefixes(np.zeros((1, 0), dtype=np.uint8), np.zeros(1, dtype=np.int8))
+    every = len(searching.extensions(mechanism.domain, 0, 0, group.length)[0])
+    found = searching._best(mechanism.domain, start, group, group.excess, every + more)
+    assert len(found.symbols) == every + min(more, 0)
+
+
 def test_what_is_counted_on_a_ring_is_what_its_polynomials_say() -> None:
     """The loop as Python, which is what is compiled; coefficients as large as they may be carry most."""
     rng = np.random.default_rng(4)
