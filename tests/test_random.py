@@ -323,3 +323,33 @@ def test_bad_generators_are_refused(bad: Any) -> None:
 def test_negative_seed_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Expected rng=-1 >= 0"):
         _random.generator(-1)
+
+
+def test_words_of_64_bits_are_those_of_the_generator() -> None:
+    assert np.array_equal(
+        _random.bits64(np.random.default_rng(1), 9), np.random.default_rng(1).bit_generator.random_raw(9)
+    )
+
+
+@pytest.mark.parametrize("edge", ["zero", "sign"])
+@pytest.mark.parametrize("word", [0, 2**64 - 1])
+def test_a_sign_on_either_boundary_is_settled_exactly(edge: str, word: int) -> None:
+    """P(0) = tanh(rate / 2), then half of the rest: numbers next to either boundary ask for more bits."""
+    rate, p_zero = 0.7, math.tanh(0.35)
+    with mpmath.workprec(300):
+        exact = mpmath.tanh(mpmath.mpf(rate) / 2)
+        exact = exact if edge == "zero" else (1 + exact) / 2
+        first = int(mpmath.floor(mpmath.ldexp(exact, 53)))  # the first 53 bits, which leave it open
+
+    class Drawn(Scripted):
+        def random(self, size: int) -> FloatArray:
+            self.asked = getattr(self, "asked", 0) + 1
+            return np.asarray([0.5]) if self.asked == 1 else np.asarray([first * 2.0**-53])
+
+    rng = Drawn([], [word] * 4)
+    found = _random.discrete_laplace(rng, rate, 1)[0]  # type: ignore[arg-type]
+    assert rng.used > 0
+    magnitude = 1 + math.floor(-math.log(0.5) / rate)
+    below = word == 0
+    assert found == ((0 if below else magnitude) if edge == "zero" else (magnitude if below else -magnitude))
+    assert p_zero == pytest.approx(float(exact) if edge == "zero" else 2 * float(exact) - 1)

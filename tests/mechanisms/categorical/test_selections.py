@@ -252,3 +252,25 @@ class TestWheel:
         rival = nz.PrivSet(1.0, asked["many"].randomizer.domain)
         assert asked["many"].randomizer.spread[0] <= 1.1 * rival.spread[0]
         assert rival.length > 64
+
+
+@pytest.mark.parametrize(("size", "most", "epsilon"), [(5, 2, 0.1), (8, 3, 0.1), (4, 1, 0.3), (10, 2, 0.1)])
+def test_the_chance_of_two_options_together_by_enumeration(size: int, most: int, epsilon: float) -> None:
+    """Where one of the two was chosen, and where none was; alone, where it was chosen and where it was not."""
+    mechanism = nz.PrivSet(epsilon, nz.Selection(size, most))
+    assert mechanism.length > 1
+    sets = np.asarray(list(itertools.combinations(range(mechanism.items), mechanism.length)))
+    x = np.arange(most)
+    masses = np.exp(mechanism.log_prob(sets, x))
+    assert masses.sum() == pytest.approx(1, rel=1e-12)
+    own, other = (float(one) for one in mechanism._support_law)
+    mixed, others = (float(one) for one in mechanism._joint_law)
+
+    def together(*options: int) -> float:
+        return float(masses[np.isin(sets, options).sum(axis=1) == len(options)].sum())
+
+    assert together(0) == pytest.approx(own, rel=1e-12)
+    assert together(size - 1) == pytest.approx(other, rel=1e-12)
+    assert together(0, size - 1) == pytest.approx(mixed, rel=1e-12)
+    if size - most > 1:
+        assert together(size - 2, size - 1) == pytest.approx(others, rel=1e-12)

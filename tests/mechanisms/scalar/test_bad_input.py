@@ -214,3 +214,15 @@ def test_errors_show_plain_numbers() -> None:
         nz.Duchi(1.0).aggregate([0.5])
     with pytest.raises(ValueError, match=r"^Expected values in Interval\(low=-1\.0, high=1\.0\), got 3\.0\."):
         nz.Duchi(1.0).privatize(3.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e-7])
+def test_a_report_is_as_far_as_noise_ever_goes_and_no_farther(epsilon: float) -> None:
+    """So many scales of the noise, and no more than an integer of 48 bits."""
+    mechanism = nz.Laplace(epsilon)
+    limit = min(2.0**20 * mechanism.readout.coarse, 2.0**48)
+    assert (limit == 2.0**48) == (epsilon < 1)
+    for sign in (1, -1):
+        mechanism.codes(mechanism.support.value(np.asarray([0.0, sign * limit])))
+        with pytest.raises(ValueError, match="than noise ever goes"):
+            mechanism.codes(mechanism.support.value(np.asarray([0.0, sign * (limit + 1)])))

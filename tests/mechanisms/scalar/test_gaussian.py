@@ -12,6 +12,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_mechanism
 
 import noisette as nz
+from noisette.guarantees import gaussian_mu
 from noisette.mechanisms.scalar.gaussian import lattice_delta, lattice_sigma
 
 
@@ -114,3 +115,12 @@ def test_no_pure_guarantee() -> None:
     assert nz.exact_epsilon(nz.Gaussian(1.0)) == math.inf
     with pytest.raises(ValueError, match=r"Expected delta=0.* > 0: Gaussian noise has no pure guarantee.*Laplace"):
         nz.Gaussian(1.0, 0.0)
+
+
+@pytest.mark.parametrize("steps", [4000, 10**6])
+def test_where_noise_is_wide_the_closed_form_proves_it(steps: int) -> None:
+    """Real noise of deviation s that is rounded with a spread of two steps: s^2 + 4."""
+    real = steps / float(gaussian_mu(1.0, 1e-6))
+    assert real > 1000
+    assert lattice_sigma(steps, 1.0, 1e-6) == pytest.approx(math.sqrt(real**2 + 4), rel=2e-12)
+    assert lattice_sigma(steps, 1.0, 1e-6) > math.sqrt(real**2 + 4)

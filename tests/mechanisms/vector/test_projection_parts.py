@@ -322,3 +322,9 @@ def test_vectors_shorter_than_the_radius_are_lifted() -> None:
     assert mechanism.report_shape == (65,)
     assert projected(4).report_shape == (2,)
     assert mechanism.readout.scale == pytest.approx(2 * mechanism.support.step * mechanism._projection.share, rel=1e-12)
+
+
+@pytest.mark.parametrize(("bits", "epsilon"), [(1, 0.12), (2, 0.98), (3, 2.64), (5, 0.7)])
+def test_weights_of_a_codebook_fit_into_all_draws(bits: int, epsilon: float) -> None:
+    """At these budgets rounding alone would make their sum one too many."""
+    assert 2**53 - 64 < Codebook.build(64, bits, epsilon).total <= 2**53
