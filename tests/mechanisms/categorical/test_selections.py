@@ -274,3 +274,20 @@ def test_the_chance_of_two_options_together_by_enumeration(size: int, most: int,
     assert together(0, size - 1) == pytest.approx(mixed, rel=1e-12)
     if size - most > 1:
         assert together(size - 2, size - 1) == pytest.approx(others, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "epsilon"), [(20, 1, 0.1), (30, 3, 0.2), (40, 2, 1.5), (9, 4, 0.5), (60, 5, 0.1)]
+)
+def test_a_subset_has_the_length_of_least_variance(size: int, most: int, epsilon: float) -> None:
+    mechanism = nz.PrivSet(epsilon, nz.Selection(size, most))
+    items, times = mechanism.items, math.exp(epsilon)
+
+    def variance(length: int) -> float:
+        without = math.comb(items - most, length) / math.comb(items, length)
+        beside = without * length / (items - most)
+        whole = times * (1 - without) + without
+        own, other = times * length / items / whole, (times * (length / items - beside) + beside) / whole
+        return other * (1 - other) / (own - other) ** 2
+
+    assert mechanism.length == min(range(1, items - most + 1), key=variance)

@@ -26,6 +26,7 @@ from noisette.mechanisms.vector._vectors import admitted
 
 _PARABOLA = 3  # nodes that a run of a parabola has
 _MOST_CELLS = 1 << 16  # combinations of inner cells that are kept apart
+_ENTRIES = 1 << 20  # that are drawn at a time
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         return reports
 
     def _row_blocks(self, users: int) -> Iterator[slice]:
-        size = max(1, (1 << 20) // self.dims)
+        size = max(1, _ENTRIES // self.dims)
         return (slice(start, min(start + size, users)) for start in range(0, users, size))
 
     def moments(self, x: Any) -> Moments:
