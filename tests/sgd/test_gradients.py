@@ -169,6 +169,12 @@ def test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name):
             torch.testing.assert_close(total[own], torch.tensordot(weights, gradients, 1), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["sequence", "convolution", "large image", "wide kernel"])
+def test_gradients_that_are_formed_one_by_one_are_the_same(name, monkeypatch):
+    monkeypatch.setattr("noisette.sgd.recording.layers._PIECE", 1)
+    test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_batch_without_examples_adds_nothing(name):
     model, inputs = build(name)

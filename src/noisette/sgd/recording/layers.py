@@ -38,6 +38,7 @@ from torch.nn import functional
 from noisette.sgd.recording import _kernels, _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
+_PIECE = 1 << 17  # numbers of gradients in a piece
 _LARGE = 1 << 16  # weights of a layer from which the precision of its sums is felt in a step
 _FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed
 Gradients = dict[str, Tensor]
@@ -138,37 +139,13 @@ class Tied(Part):
         return self._sums([part.each() for part, _ in self._members])
 
 
-class Placed(Part):
-    """Gradients of weights that are formed for every example, as (examples, fan out, fan in), and of a bias.
+class Pieces(Part):
+    """Gradients of weights that are formed some examples at a time, as (examples, fan out, fan in), and of a bias.
 
-    ``place`` brings what was flattened, as (..., fan out, fan in), into the shape of the weights.
-    """
-
-    def __init__(self, weight: Tensor, place: Callable[[Tensor], Tensor], bias: Tensor | None) -> None:
-        self._weight, self._place, self._bias = weight, place, bias
-
-    def squares(self) -> Tensor:
-        return _rows.squares(self._weight, *(() if self._bias is None else (self._bias,)))
-
-    def total(self, weights: Tensor) -> Gradients:
-        made = {"weight": self._place(_rows.weighted(self._weight, weights).reshape(self._weight.shape[1:]))}
-        return made if self._bias is None else made | {"bias": _rows.weighted(self._bias, weights)}
-
-    def each(self) -> Gradients:
-        made = {"weight": self._place(self._weight)}
-        return made if self._bias is None else made | {"bias": self._bias}
-
-    def laid(self) -> dict[str, Laid]:
-        places = torch.arange(math.prod(self._weight.shape[1:])).reshape(self._weight.shape[1:])
-        made = {"weight": Laid(self._weight.flatten(1), order=self._place(places).flatten())}
-        return made if self._bias is None else made | {"bias": Laid(self._bias)}
-
-
-class Again(Part):
-    """Gradients of weights that are formed twice, some examples at a time: for their norms, and for their sum.
-
-    ``form`` returns those of some examples, the same to the bit each time, as (examples, fan out, fan in). It is for
-    those that take far more memory than what they are formed from.
+    ``form`` returns those of some examples, the same to the bit each time. Their norms are taken while a cache holds
+    them. Then they are kept for the sum, in pieces for which there is room where activations were; or, with
+    ``kept=False``, formed again: those that take far more memory than what they are formed from. ``place`` brings what
+    was flattened, as (..., fan out, fan in), into the shape of the weights.
     """
 
     def __init__(
@@ -177,35 +154,49 @@ class Again(Part):
         shape: tuple[int, int, int],
         place: Callable[[Tensor], Tensor],
         bias: Tensor | None,
+        *,
+        kept: bool,
     ) -> None:
-        self._form, self._shape, self._place, self._bias = form, shape, place, bias
-
-    def _some(self) -> Iterator[slice]:
-        """Yield as many examples at a time as a cache holds the gradients of."""
-        some = max(_CACHED // math.prod(self._shape[1:]), 1)
-        for start in range(0, self._shape[0], some):
-            yield slice(start, start + some)
+        self._shape, self._place, self._bias = shape, place, bias
+        some = max(_PIECE // max(math.prod(shape[1:]), 1), 1)
+        some = some if some < 4 else some // 4 * 4  # as many as are added up together
+        self._slices = [slice(start, start + some) for start in range(0, shape[0], some)] or [slice(0)]
+        self._kept: list[Tensor] = []
+        squares = []
+        for part in self._slices:
+            formed = form(part)
+            squares.append(_rows.squares(formed))
+            if kept:
+                self._kept.append(formed)
+        self._squares = squares[0] if len(squares) == 1 else torch.cat(squares)
+        self._form = None if kept else form  # which holds what they are formed from
 
     def squares(self) -> Tensor:
-        found = [_rows.squares(self._form(some)) for some in self._some()]
-        squares = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
-        return squares if self._bias is None else squares + _rows.squares(self._bias)
+        return self._squares if self._bias is None else self._squares + _rows.squares(self._bias)
 
     def total(self, weights: Tensor) -> Gradients:
-        total = torch.zeros(math.prod(self._shape[1:]), dtype=torch.float64)
-        for some in self._some():
-            total = _rows.weighted(self._form(some), weights[some], total)
+        total = torch.zeros(math.prod(self._shape[1:]), dtype=torch.float64, device=weights.device)
+        for place, part in enumerate(self._slices):
+            formed = self._kept[place] if self._form is None else self._form(part)
+            total = _rows.weighted(formed, weights[part], total)
         made = {"weight": self._place(total.reshape(self._shape[1:]))}
         return made if self._bias is None else made | {"bias": _rows.weighted(self._bias, weights)}
 
-    def _whole(self) -> Placed:
-        return Placed(self._form(slice(None)), self._place, self._bias)
+    def _whole(self) -> Tensor:
+        if self._form is not None:
+            return self._form(slice(None))
+        if len(self._kept) > 1:
+            self._kept, self._slices = [torch.cat(self._kept)], [slice(None)]
+        return self._kept[0]
 
     def each(self) -> Gradients:
-        return self._whole().each()
+        made = {"weight": self._place(self._whole())}
+        return made if self._bias is None else made | {"bias": self._bias}
 
     def laid(self) -> dict[str, Laid]:
-        return self._whole().laid()
+        places = torch.arange(math.prod(self._shape[1:])).reshape(self._shape[1:])
+        made = {"weight": Laid(self._whole().flatten(1), order=self._place(places).flatten())}
+        return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
 
 class Outer(Part):
@@ -214,14 +205,17 @@ class Outer(Part):
     def __init__(self, inputs: Tensor, outputs: Tensor, place: Callable[[Tensor], Tensor], *, bias: bool) -> None:
         self._inputs, self._outputs, self._place = inputs, outputs, place
         self._bias = _summed(outputs) if bias else None
-        self._formed: Placed | None = None
+        self._formed: Pieces | None = None
 
-    def form(self) -> Placed:
+    def form(self) -> Pieces:
         """Return every example's gradient, and keep it."""
         if self._formed is None:
-            formed = _rows.each_product(self._outputs, self._inputs)
-            self._formed = Placed(formed, self._place, self._bias)
+            shape = len(self._outputs), self._outputs.shape[2], self._inputs.shape[2]
+            self._formed = Pieces(self._product, shape, self._place, self._bias, kept=True)
         return self._formed
+
+    def _product(self, some: slice) -> Tensor:
+        return _rows.each_product(self._outputs[some], self._inputs[some])
 
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
@@ -412,9 +406,8 @@ def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     def form(some: slice) -> Tensor:
         return _added([_kernels.each_kernel(layer, entered[some], gradient[some], way) for entered, gradient in uses])
 
-    if way == "tiles" and _is_long(uses, fan_out * fan_in):
-        return Again(form, (len(outputs), fan_out, fan_in), place, own)
-    return Placed(form(slice(None)), place, own)
+    again = way == "tiles" and _is_long(uses, fan_out * fan_in)
+    return Pieces(form, (len(outputs), fan_out, fan_in), place, own, kept=not again)
 
 
 def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
