@@ -18,7 +18,7 @@ from experiments.federated.simulation import clients, gradients_of
 from torch import nn
 
 import noisette as nz
-from experiments import frame
+from experiments import frame, page
 from noisette.federated import Channel, ModelLayout, Ranges
 from noisette.guarantees import gaussian_delta, gaussian_mu
 
@@ -49,6 +49,7 @@ def test_what_the_paper_calls_one_is_thousands(tmp_path):
     own = run(ldpfl, "fig-4", tmp_path)
     assert all(row[5] > 1000 for row in own["rows"])
     assert all(row[6] < row[5] for row in own["rows"])
+    assert [row[:3] for row in run(ldpfl, "fig-4-text", tmp_path)["rows"]] == [[50, 1.0, 50], [50, 0.5, 25]]
     budgets = run(ldpfl, "fig-5", tmp_path)
     assert budgets["rows"][0][7] == own["rows"][0][5]  # the same run
     ((_, _, _, clean, clipped, found, lost, hidden, held),) = run(ldpfl, "fig-5-parts", tmp_path)["rows"]
@@ -92,6 +93,24 @@ def test_a_small_vgg_and_its_parts_run(tmp_path):
 def test_a_range_is_judged_where_the_network_has_learned(clean, found, said):
     rows = [{"range and ε of a weight": label, "LDP-FL %": score} for label, score in found.items()]
     assert ldpfl_lines._widest(clean, rows) == said
+
+
+@pytest.mark.parametrize(
+    ("mnist", "more", "fashion", "said"),
+    [
+        (62.0, 88.9, 75.6, "Rounds yes; shares hurt alike"),  # the text's 500 clients are kinder than the caption's
+        (62.0, 62.0, 75.6, "Rounds yes; MNIST hurt most"),
+        (62.0, 90.9, 60.0, "As claimed; CIFAR-10 too small"),
+    ],
+)
+def test_a_small_share_is_judged_by_the_kinder_number_of_clients(mnist, more, fashion, said):
+    def rows(data, least, most):
+        return [["data", "share of clients", "after all %"], [[data, 0.05, least], [data, 1.0, most]]]
+
+    columns, own = rows("mnist", mnist, 94.6)
+    rounds = page.Found({"columns": columns, "rows": own + rows("fashion-mnist", fashion, 77.1)[1]})
+    found = page.Found({"columns": columns, "rows": rows("mnist", more, 91.0)[1]})
+    assert ldpfl_lines._hurt(rounds, found) == said
 
 
 def test_images_are_mirrored_where_a_network_learns_and_nowhere_else():

@@ -31,10 +31,10 @@ What differs from the paper. Clients and images are as many as the paper's: 100 
   not learn, see Figure 5 and Table 1.
 - Lengths: to which length our own updates are clipped was chosen by hand, on the same data.
 
-Figure 4 has as many clients as its caption says; its text says 500 of each, of which MNIST's 5 % would be 25, not 5. In
-the paper's Figure 3 all images are dealt out, so that fewer clients have more each. Here its rows have as many images a
-client as the other figures, where the column "images each" does not say more. Where a sweep changes the noise or the
-clients alone, ours was not run again, and its column has a dash.
+Figure 4 has as many clients as its caption says; its text says 500 of each, of which MNIST's 5 % are 25, not 5: a table
+of its own has those. In the paper's Figure 3 all images are dealt out, so that fewer clients have more each. Here its
+rows have as many images a client as the other figures, where the column "images each" does not say more. Where a sweep
+changes the noise or the clients alone, ours was not run again, and its column has a dash.
 
 Ours: Gaussian noise on the clipped update, calibrated to the epsilon that truly holds for LDP-FL's run.
 
@@ -42,6 +42,16 @@ Yuan et al. 2025 average perturbed parameters too, their Type III: see [its expe
 """
 
 from experiments.federated.headline import headline
-from experiments.federated.ldpfl.figures import fig_3, fig_4, fig_5, fig_5_parts, fig_5d, table_1, vgg, vgg_parts
+from experiments.federated.ldpfl.figures import (
+    fig_3,
+    fig_4,
+    fig_4_text,
+    fig_5,
+    fig_5_parts,
+    fig_5d,
+    table_1,
+    vgg,
+    vgg_parts,
+)
 
-STUDIES = (fig_3, fig_4, fig_5, fig_5d, vgg, vgg_parts, fig_5_parts, table_1, headline)
+STUDIES = (fig_3, fig_4, fig_4_text, fig_5, fig_5d, vgg, vgg_parts, fig_5_parts, table_1, headline)

@@ -293,6 +293,31 @@ def fig_4(full: bool, advance: Advance) -> Study:
     )
 
 
+def fig_4_text(full: bool, advance: Advance) -> Study:
+    """Figure 4 on MNIST with as many clients as the text has: 500, where the caption has 100."""
+    case, shares = _sized(replace(_MNIST, count=500), full), (1.0, 0.05) if full else (1.0, 0.5)
+    step = _follow(advance, len(shares))
+
+    def row(share: float) -> list[Any]:
+        own = replace(case, recipe=replace(case.recipe, share=share))
+        run = _run(own, 1.0, False)
+        step()
+        ends = run.scores[:: len(run.scores) - 1]
+        return [case.count, share, _invited(own), *ends, *_beside(own, run, compared=False)]
+
+    rows = several(shares, row)
+    return Study(
+        "Figure 4 on MNIST with the 500 clients of the text",
+        "A small share of 500 clients does not affect MNIST.",
+        "; ".join(f"{100 * row[1]:g} % of {row[0]} clients: {row[4]:.1f} % after all" for row in rows)
+        + ". The caption has 100 clients of MNIST, as in Figure 4 above, where 5 % are 5 clients.",
+        ["clients", "share of clients", "clients a round", "after one round %", "after all %", *_BESIDE],
+        rows,
+        _settings([case]),
+        fraction=_share(rows, shares),
+    )
+
+
 def fig_5(full: bool, advance: Advance) -> Study:
     """Accuracy against the epsilon of a weight, for the three data sets: panels (a) to (c)."""
     points: list[tuple[Case, float, bool, float | None]] = [(_MNIST, 1.0, False, 96.24)]

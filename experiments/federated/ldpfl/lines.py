@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from experiments.page import NOTHING, TOO_SMALL, Found, Line, Results, percent, span
@@ -11,18 +12,21 @@ _REDUCED = (
     "one seed of ten, 10 rounds for 15 but on MNIST, steps of 0.2 for 0.03 and 0.015, networks of 5,994 and 10,218 "
     "weights for unnamed ones"
 )
+_AS_5 = "as in Figure 5"
+_NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
 def lines(results: Results) -> list[Line]:
     """Return the lines."""
     clients, rounds, budgets, ranges = (results(_FOLDER, name) for name in ("fig-3", "fig-4", "fig-5", "table-1"))
-    radii = results(_FOLDER, "fig-5d")
+    radii, more = results(_FOLDER, "fig-5d"), results(_FOLDER, "fig-4-text")
     first = budgets.rows[0]
+    shares = f"{_listed(rounds.rows, _by_share)}; MNIST with 500 clients {', '.join(map(_by_share, more.rows))}"
     return [
         Line(
             "Algorithm 1",
             "ldpfl fig-5",
-            budgets.size(_REDUCED),
+            budgets.size(_AS_5),
             "rounds of local training, perturbed weights, adaptive ranges",
             "built: `noisette federate`, and Flower apps",
             _epsilon(first),
@@ -56,9 +60,9 @@ def lines(results: Results) -> list[Line]:
         Line(
             "Figure 3",
             "ldpfl fig-3",
-            clients.size(_REDUCED),
+            clients.size(_AS_5),
             "with more clients LDP-FL nears training without noise",
-            "; ".join(map(_by_clients, clients.rows)),
+            "% (without noise): " + _listed(clients.rows, _by_clients),
             _epsilon(clients.rows[0]),
             _ours(clients.rows[0]),
             _nearer(clients),
@@ -66,19 +70,19 @@ def lines(results: Results) -> list[Line]:
         Line(
             "Figure 4",
             "ldpfl fig-4",
-            rounds.size(_REDUCED),
+            rounds.size(_AS_5),
             "more rounds and clients help; a small share hurts MNIST little",
-            "; ".join(map(_by_share, rounds.rows)),
+            f"% after all rounds (after one) by share of clients: {shares}",
             _epsilon(rounds.rows[0]),
             _ours(rounds.rows[0]),
-            _hurt(rounds),
+            _hurt(rounds, more),
         ),
         Line(
             "Figure 5",
             "ldpfl fig-5",
             budgets.size(_REDUCED),
-            "96.24, 86.26 and 61.46 % at ε 1, 4 and 10",
-            "; ".join(map(_by_budget, budgets.rows)),
+            "96.24, 86.26 and 61.46 % at ε 1, 4 and 10, at most 1.4 points below training without noise",
+            _by_budget(budgets),
             span([row["true ε, local"] for row in budgets.rows], "{:,.0f}".format),
             _compared(budgets),
             "MNIST near; others open",
@@ -86,7 +90,7 @@ def lines(results: Results) -> list[Line]:
         Line(
             "Figure 5, (d)",
             "ldpfl fig-5d",
-            radii.size(_REDUCED),
+            radii.size(_AS_5),
             "no fixed radius exceeds about 20 % on CIFAR-10",
             "; ".join(f"±{row['radius']:g}: {percent(row['LDP-FL %'])}" for row in radii.rows),
             f"{radii.rows[0]['true ε, local']:,.0f}",
@@ -97,9 +101,9 @@ def lines(results: Results) -> list[Line]:
         Line(
             "Table 1",
             "ldpfl table-1",
-            ranges.size(_REDUCED),
+            ranges.size(_AS_5),
             "adaptive ranges save CIFAR-10 (14 to 60 %), change little else",
-            "; ".join(map(_by_range, ranges.rows)),
+            "% fixed, adaptive: " + _listed(ranges.rows, _by_range),
             span([row["true ε, local"] for row in ranges.rows], "{:,.0f}".format),
             _compared(ranges),
             "Adaptive helps; CIFAR-10 open",
@@ -160,13 +164,22 @@ _LEARNED = 40.0  # percent of CIFAR-10's test images: of a network with less, te
 _JUDGED = ("mnist", "fashion-mnist")  # CIFAR-10 ends far below the paper without noise: too small to judge
 
 
-def _hurt(rounds: Found) -> str:
-    """Say which data set the least share of clients costs more, of those judged; the paper has less for MNIST."""
-    cost = []
-    for data in _JUDGED:
-        own = sorted(rounds.where(data=data), key=lambda row: row["share of clients"])
-        cost.append(own[-1]["after all %"] - own[0]["after all %"])
-    return "As claimed; CIFAR-10 too small" if cost[0] < cost[1] else "Rounds yes; MNIST hurt most"
+def _hurt(rounds: Found, more: Found) -> str:
+    """Say which data set the least share of clients costs more, of those judged; the paper has less for MNIST.
+
+    The caption has 100 clients of MNIST, the text 500: the kinder one counts.
+    """
+    cost = {data: _cost(rounds.where(data=data)) for data in _JUDGED}
+    more_for_mnist = min(cost["mnist"], _cost(more.rows)) - cost["fashion-mnist"]
+    if abs(more_for_mnist) <= 1:  # what seeds may differ by
+        return "Rounds yes; shares hurt alike"
+    return "As claimed; CIFAR-10 too small" if more_for_mnist < 0 else "Rounds yes; MNIST hurt most"
+
+
+def _cost(rows: list[dict[str, Any]]) -> float:
+    """Return how many points the least share of clients costs."""
+    least, *_, most = sorted(rows, key=lambda row: row["share of clients"])
+    return float(most["after all %"] - least["after all %"])
 
 
 def _epsilon(row: dict[str, Any]) -> str:
@@ -178,25 +191,43 @@ def _ours(row: dict[str, Any]) -> str:
 
 
 def _compared(found: Found) -> str:
-    """Write ours of the rows that have it."""
-    return "; ".join(percent(own) for row in found.rows if (own := row["ours at that local ε %"]) is not None)
+    """Write ours of the rows that have it, the best of each data set."""
+    best: dict[str, float] = {}
+    for row in found.rows:
+        if (own := row["ours at that local ε %"]) is not None:
+            best[row["data"]] = max(own, best.get(row["data"], 0.0))
+    said = ", ".join(f"{_NAMES[data]} {percent(own)}" for data, own in best.items())
+    return f"Gaussian noise on the update: {said}"
+
+
+def _listed(rows: list[dict[str, Any]], say: Callable[[dict[str, Any]], str]) -> str:
+    """Write the rows of each data set."""
+    data = dict.fromkeys(row["data"] for row in rows)
+    return "; ".join(f"{_NAMES[own]} {', '.join(say(row) for row in rows if row['data'] == own)}" for own in data)
 
 
 def _by_clients(row: dict[str, Any]) -> str:
-    found, clean = percent(row["LDP-FL %"]), percent(row["no noise %"])
-    return f"{row['data']}, {row['clients']} clients: {found}, without noise {clean}"
+    return f"{row['clients']} clients of {row['images each']:,} images {row['LDP-FL %']:.1f} ({row['no noise %']:.1f})"
 
 
 def _by_share(row: dict[str, Any]) -> str:
-    first, last = percent(row["after one round %"]), percent(row["after all %"])
-    return f"{row['data']}, share {row['share of clients']:g}: {first} to {last}"
+    told = f"{row['after all %']:.1f} ({row['after one round %']:.1f})"
+    return f"{told} at {100 * row['share of clients']:g} %"
 
 
-def _by_budget(row: dict[str, Any]) -> str:
-    found, clean = percent(row["LDP-FL %"]), percent(row["no noise %"])
-    return f"{row['data']}, {row['range']}, ε {row['ε a weight']:g}: {found} (no noise {clean})"
+def _by_budget(found: Found) -> str:
+    """Write the sweep of each data set and range."""
+    said = []
+    for data, told in dict.fromkeys((row["data"], row["range"]) for row in found.rows):
+        own = sorted(found.where(data=data, range=told), key=lambda row: row["ε a weight"])
+        scores = ", ".join(f"{row['LDP-FL %']:.1f}" for row in own)
+        budgets = ", ".join(f"{row['ε a weight']:g}" for row in own)
+        said.append(f"{_NAMES[data]} {told} {scores} at ε {budgets} ({span([row['no noise %'] for row in own], _ONE)})")
+    return f"% (without noise): {'; '.join(said)}"
 
 
 def _by_range(row: dict[str, Any]) -> str:
-    fixed, adaptive = percent(row["fixed %"]), percent(row["adaptive %"])
-    return f"{row['data']}, {row['fixed range']}, ε {row['ε']:g}: {fixed} to {adaptive}"
+    return f"{row['fixed %']:.1f}, {row['adaptive %']:.1f} ({row['fixed range']}, ε {row['ε']:g})"
+
+
+_ONE = "{:.1f}".format
