@@ -57,7 +57,7 @@ def _attacks(found: Found) -> Line:
         "geodp table-5-4",
         found.size("2,000 members of Fashion-MNIST; no CelebA"),
         "attack right in 56.2 % on the original, 50.0 % on DP, 50.1 % on GeoDP",
-        f"{original} on the original, {plain} on DP",
+        f"%, with 95 % intervals: {original} on the original, {plain} on DP",
         f"GeoDP {span(held)}",
         f"plain DP-SGD at that ε: {percent(best)} accuracy",
         "DP yes; GeoDP untrained, unjudged",

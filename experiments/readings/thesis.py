@@ -129,7 +129,7 @@ def _tube() -> list[Statement]:
             "standard deviation, Laplace, 6,000 users of ε 0.5 and 4,000 of 2",
             math.sqrt(mixed),
             None,
-            _mixed_measured(groups),
+            "{:.4f} ± {:.4f}".format(*_mixed_measured(groups)),
             "Holds",
         ),
         Statement(
@@ -197,14 +197,15 @@ def _crossing_by_hand(values: tuple[float, ...] = (0.2, 0.9)) -> float:
     return float((np.mean(piecewise) / 4 - np.mean(variances)) / np.mean(means) ** 2)
 
 
-def _mixed_measured(groups: list[tuple[int, float]], runs: int = 500) -> float:
-    """Return the measured standard deviation of the plain mean of Laplace reports of both groups."""
+def _mixed_measured(groups: list[tuple[int, float]], runs: int = 500) -> tuple[float, float]:
+    """Return the measured standard deviation of the plain mean of Laplace reports of both groups, and its error."""
     rng = np.random.default_rng(4)
     total = np.zeros(runs)
     for users, epsilon in groups:
         scale = 2 / epsilon
         total += np.asarray([rng.laplace(scale=scale, size=users).sum() for _ in range(runs)])
-    return float(total.std() / sum(users for users, _ in groups))
+    found = float(total.std() / sum(users for users, _ in groups))
+    return found, found / math.sqrt(2 * runs)
 
 
 def _turned(clips: tuple[float, ...]) -> list[float]:

@@ -100,7 +100,7 @@ def test_lines_come_from_the_results(tmp_path):
     fig_5["rows"][0][fig_5["columns"].index("LDP-FL %")] = 12.34
     path.write_text(json.dumps(record), encoding="utf-8")
     changed = page.lines("sun2021ldpfl", page.Results(tmp_path))
-    assert "12.3 %" in next(line.obtained for line in changed if line.item == "Figure 5")
+    assert "92.5, 12.3 at ε" in next(line.obtained for line in changed if line.item == "Figure 5")
 
 
 def test_a_small_setting_has_no_verdict(tmp_path):
