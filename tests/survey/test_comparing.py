@@ -122,8 +122,12 @@ def test_a_difference_of_quantiles_is_that_of_cells_which_are_not_rejected_toget
         assert own.interval(row["p_value"] * 1.001, ())[0] > 0
         assert own.interval(row["p_value"] * 0.999, ())[0] <= 0
         # at the second of two looks: two intervals, each at half the error
-        level = 1 - 2 * norm.sf(boundaries((0.5, 1.0), 0.025)[-1])
-        (low_a, high_a), (low_b, high_b) = (made.quantile_interval(chance, level) for made in (one, two))
+        ends = []
+        for made in (one, two):
+            least, most = made.band(boundaries((0.5, 1.0), 0.025)[-1])
+            cells = np.flatnonzero((least[:-1] < chance) & (chance <= most[1:]))
+            ends.append((cells[0] / 64, (cells[-1] + 1) / 64))
+        (low_a, high_a), (low_b, high_b) = ends
         assert own.interval(0.05, (0.5, 1.0)) == pytest.approx((low_b - high_a, high_b - low_a))
 
 

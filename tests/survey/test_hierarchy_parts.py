@@ -14,7 +14,17 @@ import pytest
 import noisette as nz
 from noisette.survey import choosing
 from noisette.survey.choosing import _PLACED, _populations
-from noisette.survey.estimation.hierarchy import CdfEstimate, CellLevels, Spread, _even_variance, _matrix, agreed, tree
+from noisette.survey.estimation.hierarchy import (
+    _SURE,
+    CdfEstimate,
+    CellLevels,
+    Spread,
+    _cell_scores,
+    _even_variance,
+    _matrix,
+    agreed,
+    tree,
+)
 from noisette.survey.estimation.ratios import CellShares, Supports
 
 Z = NormalDist().inv_cdf(0.975)
@@ -67,7 +77,10 @@ def test_quantiles_of_whole_numbers_are_those_of_numpy(start: int) -> None:
 
 
 def test_intervals_keep_the_cells_that_are_not_rejected() -> None:
-    """F(s) - z sd(s) < chance <= F(t) + z sd(t): written out for the median and for a chance beside an end."""
+    """F(s) - z sd(s) < chance <= F(t) + z sd(t): written out for the median and for a chance beside an end.
+
+    No cell that matters is so small that z is above 1.7.
+    """
     found = estimate()
     assert found.quantile_interval(0.5, 0.95) == (4.0, 6.0)  # F(4) = 0.4 is 2.5 errors below
     assert found.quantile_interval(0.45, 0.95) == (2.0, 6.0)  # and only 1.25 errors here
@@ -83,10 +96,29 @@ def test_intervals_keep_the_cells_that_are_not_rejected() -> None:
     assert np.isinf(blind.std_error).all()
     assert blind.quantile_interval(0.5, 0.95) == (0.0, 8.0)
     # the standard error is half of the interval of 68 %
-    one = NormalDist().inv_cdf((1 + 0.6827) / 2)
     ends = [found.quantile_interval(0.5, 0.6827)]
     assert found.std_error[2] == (ends[0][1] - ends[0][0]) / 2
-    assert one == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.long
+def test_a_quantile_is_missed_as_seldom_as_stated() -> None:
+    """Normal estimates at both ends of its cell, of all correlations, shares and places: 5 % at most. Twin: without
+    taking anything off an estimated share it is more. 200,000 draws: false alarm below 1e-6 at 5.3 % for 24 cases."""
+    one, two = np.random.default_rng(3).standard_normal((2, 200_000))
+    grid = np.linspace(0, 12, 2001)
+    scores = _cell_scores(grid, np.ones(grid.size), 0.95)
+
+    def missed(sure: float) -> float:
+        found = []
+        for alike in (0.5, 0.9, 0.98, 0.995):
+            other = alike * one + math.sqrt(1 - alike**2) * two
+            for share, below in [(0.0, 0.0), (0.3, 0.0), (1.0, 0.0), (1.0, 0.5), (3.0, 0.0), (3.0, 1.0)]:
+                told = share + other - one - sure * math.sqrt(2 - 2 * alike)
+                score = np.interp(np.maximum(told, 0.0), grid, scores)
+                found.append(((one - below * share > score) | (other + (1 - below) * share < -score)).mean())
+        return float(max(found))
+
+    assert missed(_SURE) < 0.053 < missed(0.0)
 
 
 def test_what_speaks_against_each_cell() -> None:

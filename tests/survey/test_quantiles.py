@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import ndtri
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
 
 import noisette as nz
 from noisette.collector.results.estimates import Query, estimates
@@ -128,9 +129,18 @@ def test_a_quantile_interval_is_the_set_of_cells_that_are_not_rejected() -> None
     x = np.random.default_rng(2).beta(2, 5, 5000)
     answer = survey.estimate(survey.privatize({"x": x}, rng=3))["x"]
     found: Any = answer.estimate
+    jump = found._jump(np.zeros(65, dtype=int), np.arange(65))
+    error = np.hypot(found.error, jump)  # at which the chance that a cell of its share is kept is just 95 %, by scipy
+    scores = []
+    for cell, estimated in enumerate(np.diff(found.cdf)):
+        spread = found.covariance[cell : cell + 2, cell : cell + 2]
+        share = max(estimated - 1.5 * math.sqrt(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0)
+        wide = share / max(error[cell], error[cell + 1])
+        scores.append(brentq(lambda z, wide=wide: ndtr(z + wide) - ndtr(-z) - 0.95, 1.6, 2.0))
+    assert min(scores) < 1.85 < 1.95 < max(scores)
     for chance in (0.0, 0.05, 0.5, 0.95, 1.0):
-        least, most = found.band(ndtri(0.975))
-        kept = [cell for cell in range(64) if least[cell] < chance <= most[cell + 1]]
+        ends = [(found.band(z)[0][cell], found.band(z)[1][cell + 1]) for cell, z in enumerate(scores)]
+        kept = [cell for cell, (least, most) in enumerate(ends) if least < chance <= most]
         low, high = answer.quantile_interval(chance, level=0.95)
         assert (low, high) == pytest.approx((min(kept) / 64, (max(kept) + 1) / 64) if kept else (0, 1))
         assert 0 <= answer.quantile(chance) <= 1

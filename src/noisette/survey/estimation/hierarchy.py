@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._bounded import added, bounded_interval, jump_of_sum, moves_of, score_of, touching
+from noisette._special import ndtr, ndtri
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Attributes, Interval
@@ -31,6 +32,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BRANCHES = 4  # of a cell into those of the next level
 CELLS = (16, 64, 256)  # of the last level
 _ONE_ERROR = 0.6827  # the level at which half of an interval is called a standard error
+_SURE = 1.5  # with both ends of one error and normal estimates, a quantile is missed at most as often as stated
 _EXACTLY = 1e-7  # of a cell, within which the function is said to meet a chance
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
@@ -307,8 +309,10 @@ class CdfEstimate(Estimate):
         """Return an interval that holds the quantile with probability ``level`` at least, whatever the distribution.
 
         Formula: the quantile is in the cell from s to t where F(s) < chance <= F(t). All cells are kept for which
-        neither is rejected: the interval of F(s) begins below chance, and that of F(t) ends at it or above. The cell
-        that holds the quantile is rejected with a probability of (1 - level) / 2 at each of its ends at most.
+        neither is rejected: the interval of F(s) begins below chance, and that of F(t) ends at it or above. Both fail
+        together only in a cell of a small share d: at the score z with Phi(z + d / sd) - Phi(-z) = level the cell that
+        holds the quantile is kept often enough (Imbens and Manski 2004). As d is an estimate, `_SURE` of its standard
+        errors are taken off it; sd counts what one report can move.
         """
         low, high = self._intervals((chance,), level)[0].tolist()
         return low, high
@@ -317,10 +321,15 @@ class CdfEstimate(Estimate):
         """Return a row with both ends for each quantile."""
         if not np.isfinite(self.error).all():
             return np.tile([self._kept(-math.inf), self._kept(math.inf)], (len(chances), 1))
-        least, most = self.band(score_of(level))
+        ends = np.arange(self.edges.size)
+        share = np.maximum(np.diff(self.cdf) - _SURE * self._error(ends[:-1], ends[1:]), 0.0)
+        error = np.hypot(self.error, self._jump(np.zeros_like(ends), ends))
+        score = _cell_scores(share, np.maximum(error[:-1], error[1:]), level)
+        least = self.contrast(np.zeros_like(ends[:-1]), ends[:-1], score)[0]
+        most = self.contrast(np.zeros_like(ends[:-1]), ends[1:], score)[1]
         found = []
         for chance in chances:
-            kept = np.flatnonzero((least[:-1] < chance) & (chance <= most[1:]))
+            kept = np.flatnonzero((least < chance) & (chance <= most))
             first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, self.edges.size - 2)
             upper = self.edges[last + 1] - (1 if self.whole else 0)
             found.append((self._kept(float(self.edges[first])), self._kept(float(upper))))
@@ -371,6 +380,22 @@ class CdfEstimate(Estimate):
         """Return the interval of each quantile, see `quantile_interval`."""
         ends = self._intervals(QUANTILES, level)
         return ends[:, 0], ends[:, 1]
+
+
+def _cell_scores(share: FloatArray, error: FloatArray, level: float) -> FloatArray:
+    """Return at which scores both ends of a cell are tested, see `CdfEstimate.quantile_interval`.
+
+    >>> _cell_scores(np.asarray([0.0, 9.0]), np.ones(2), 0.95).round(3).tolist()
+    [1.96, 1.645]
+    """
+    low, high = np.full(share.shape, max(float(ndtri(level)), 0.0)), np.full(share.shape, score_of(level))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wide = np.nan_to_num(share / error)
+    for _ in range(30):
+        middle = (low + high) / 2
+        short = ndtr(middle + wide) - ndtr(-middle) < level
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return high
 
 
 @dataclass(frozen=True)
