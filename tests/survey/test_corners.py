@@ -99,3 +99,17 @@ def test_as_many_options_as_there_are_may_be_chosen_where_nothing_is_said() -> N
     assert asked.most == nz.Choices("devices", ["phone", "tablet", "watch"]).most == 3  # type: ignore[attr-defined]
     (asked,) = nz.Survey.from_dict({"questions": [entry | {"most": 2}], "epsilon": 1.0}).questions
     assert asked.most == 2  # type: ignore[attr-defined]
+
+
+def test_a_budget_that_tells_nothing_is_refused() -> None:
+    for epsilon in (1e-7, 1e-200, 5e-324):  # the square of the second is zero
+        with pytest.raises(ValueError, match=">= 1e-06: below, no number of people tells anything"):
+            nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=epsilon)
+    assert nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=1e-6).epsilon == 1e-6
+
+
+@pytest.mark.slow
+def test_texts_are_found_at_a_budget_whose_exponential_is_infinite() -> None:
+    survey = nz.Survey([nz.Text("t", 8)], epsilon=1000.0)
+    found = survey.estimate(survey.privatize({"t": ["tea"] * 300}, rng=1))["t"].top()
+    assert found["text"].tolist() == ["tea"]

@@ -40,6 +40,7 @@ LIFE = frozenset({"id", "title", "period", "answers", "tokens", "begins", "perio
     {"opens", "closes", "late", "skew", "least", "keep", "liars", "wanted", "webhook"}
 )
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
+_LEAST = 1e-6  # budget of a survey: a hundred trillion people would tell a mean to within a hundredth
 _USUAL_USERS = 10_000  # to compare mechanisms for, where nobody says how many are hoped for
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class Survey:
         questions = _questions(self.questions)
         checked: dict[str, Any] = {
             "questions": questions,
-            "epsilon": _validate.epsilon(self.epsilon),
+            "epsilon": _epsilon(self.epsilon),
             "delta": _validate.delta(self.delta),
             "groups": _groups(self.groups, {one.name for one in questions}),
             "joint": _joint([*_pairs(self.joint), *_breakdown(breakdown, questions)], questions),
@@ -570,6 +571,13 @@ def items_of(questions: Sequence[Question], joint: Sequence[Sequence[str]]) -> t
         found.append(joint_item(known[first], known[second], left))
         left -= {first, second}
     return (*(one.item for one in questions if one.name in left), *found)
+
+
+def _epsilon(value: float) -> float:
+    """Return a budget of which the largest questions still get a mechanism."""
+    if (found := _validate.epsilon(value)) < _LEAST:
+        raise ValueError(f"Expected epsilon={value!r} >= {_LEAST:g}: below, no number of people tells anything.")
+    return found
 
 
 def _questions(asked: Any) -> tuple[Question, ...]:

@@ -136,7 +136,7 @@ class _Group:
         self.users = int(counts.sum())
         self.chance = mechanism.p_other
         self.gap = mechanism.p_own - self.chance  # what one user more adds to the support of her prefix
-        self.least = mechanism.p_own / math.exp(mechanism.epsilon)  # chance of a support where nobody else's collides
+        self.least = mechanism.p_own * math.exp(-mechanism.epsilon)  # chance of a support where nobody else's collides
         self.excess = np.asarray(counts - self.users / counts.size, dtype=np.float64)
         # standard deviation of the share of a prefix that nobody has
         self.noise = math.sqrt(self.chance * (1 - self.chance) / self.users) / self.gap if self.users else math.inf
