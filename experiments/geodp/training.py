@@ -279,7 +279,7 @@ def finding(made: Sequence[tuple[Any, ...]], test: int, clean: float) -> str:
         + f". At one σ {ahead} of {len(geo)} rows of GeoDP are above DP; at the guarantee that truly holds for the row "
         f"plain DP-SGD is above {lost} of {len(geo)}. Of the {printed} rows with the printed range {chance} are below "
         "20 %, where chance gives 10 %: that range ends at π, and clipped to a small share of it a gradient of so many "
-        "entries has almost nothing left but its first few. On a range of the same width around π/2, the kindest "
+        "entries has almost nothing left but its first few. On a range of the same width around π/2, a kinder "
         f"reading, GeoDP reaches {best[kinds[2]][4]:.2f} %. Both readings divide the noise by B, and one example can "
         "turn the mean gradient around: what then holds is as good as nothing, and for it plain DP-SGD may train "
         f"almost without noise. {nearly}Our DP less the thesis's is {min(over):+.1f} to {max(over):+.1f} points."
