@@ -86,7 +86,7 @@ def _always(found: Found) -> str:
 
 
 def _beaten(found: Found) -> str:
-    """Say of Table 5.2 whether GeoDP on the range around π/2 beats DP, and where too little was learned without any noise."""
+    """Say of Table 5.2 whether GeoDP, range around π/2, beats DP, and where too little was learned without noise."""
     best = {
         (kind, sigma): max(
             row["obtained, %"] for row in found.rows if row["method"].startswith(kind) and row["σ"] == sigma
