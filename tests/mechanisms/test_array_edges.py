@@ -32,6 +32,8 @@ PAIR = nz.Sampled("duchi", epsilon=1.0, dims=3, report=1)
 GRID: Callable[..., Any] = lambda **given: nz.RetainOrNoise(2.0, **{"domain": SQUARE, "levels": 4} | given)  # noqa: E731
 UNIT2 = np.eye(2)
 CORNER = nz.DuchiBox(1.0, dims=2)
+RECORDED = nz.SampledAttributes(("grr", "duchi"), 2.0, RECORD, report=1)
+REPORTED = RECORDED.privatize([[0, 0.5]], rng=1)
 
 
 def gaussian(**given: Any) -> Any:
@@ -77,6 +79,12 @@ EDGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "an angle that is infinite": (lambda angle: from_spherical(1.0, [0.5, angle]), math.inf, 0.5),
     # levels
     "one edge": (lambda e: nz.LevelledResponse(e, [1.0] * (len(e) - 1)), (0.0,), (0.0, 1.0)),
+    "a record outside of its domain, by the attributes drawn": (
+        lambda x: RECORDED.privatize_drawn([[0, x]], np.zeros((1, 1), dtype=np.int64), rng=1),
+        1.5,
+        1.0,
+    ),
+    "the likelihood of a record outside of its domain": (lambda x: RECORDED.log_prob(REPORTED, [[0, x]]), 1.5, 1.0),
     "an edge twice": (lambda e: nz.LevelledResponse(e, (1.0, 1.0)), (0, 1, 1), (0, 1, 2)),
     "an edge that is infinite": (lambda e: nz.LevelledResponse(e, (1.0, 1.0)), (0, 1, math.inf), (0, 1, 2)),
     "levels": (lambda n: _levels.Levels.build(np.arange(n + 1.0)), 1025, 1024),
@@ -345,3 +353,20 @@ def test_what_is_just_refused_and_just_taken(name: str) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):
         asked(refused)
     asked(taken)
+
+
+def test_a_report_of_single_precision_lies_on_the_lattice() -> None:
+    """To a millionth of its size and of a step, and no farther."""
+    support = GRID(domain=nz.TensorDomain((2,))).support
+    for whole in (3.0, 2.0**12):
+        value = support.origin + support.step * whole
+        slack = 1e-6 * (abs(value) + support.step)
+        assert support.contains(np.asarray([value, value + 0.99 * slack]))
+        assert not support.contains(np.asarray([value, value + 1.01 * slack]))
+
+
+def test_a_level_that_nobody_has_is_said_to_be_in_its_middle() -> None:
+    mechanism = nz.LevelledResponse((0.0, 1.0, 3.0), (4.0, 4.0))
+    found = maximum_likelihood(mechanism.aggregate(mechanism.privatize(np.full(400, 0.2), rng=1)))
+    assert found.shares.tolist() == [1.0, 0.0]
+    assert found.means[1] == 2.0

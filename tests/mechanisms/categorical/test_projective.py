@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.mechanisms.categorical import _singer
+from noisette.mechanisms.categorical import _singer, projective
 from noisette.mechanisms.categorical._base import UNIT
 from noisette.mechanisms.categorical._singer import Singer, hyperplane_sums, primitive, recurrence
 from noisette.mechanisms.categorical.projective import CyclicNoise
@@ -219,3 +219,10 @@ def test_sums_are_held_in_the_shortest_type_that_does(bits: int) -> None:
             assert not [
                 one for one in types if np.iinfo(one).bits < np.iinfo(found).bits and np.iinfo(one).max >= largest
             ]
+
+
+@pytest.mark.parametrize("size", [7, 13, 40])
+def test_a_design_of_just_as_many_points_as_categories_is_looked_at(size: int) -> None:
+    """Planes of two and of three, and the space of three."""
+    assert size in projective._designs(size)[1][0]
+    assert projective._designs(size)[1][0].min() == size

@@ -85,9 +85,11 @@ def test_torch_keeps_its_type():
     assert magnitude.dtype == angles.dtype == from_spherical(magnitude, angles).dtype == torch.float32
 
 
-def test_torch_keeps_its_gradients():
+@pytest.mark.parametrize("shape", [(3, 2000), (5,), (2, 3, 4), (2, 1)])
+def test_torch_keeps_its_gradients(shape):
     """Tensors with gradients take torch's own way, which agrees."""
-    x = torch.randn(3, 2000, dtype=torch.float64, requires_grad=True)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
     magnitude, angles = to_spherical(x)
     plain = to_spherical(x.detach())
     torch.testing.assert_close(angles, plain[1], rtol=0, atol=1e-14)
