@@ -304,7 +304,8 @@ class PrivateOptimizer(Optimizer):
         Sums hold pieces of one batch. What was summed of a batch whose last piece never came is forgotten: an example
         that is in two batches would count twice in one step. Examples of others' are a batch of their own.
         """
-        found = self.loader.account_for(self.recorder.examples)
+        examples = self.recorder.examples
+        found = self.loader.account_for(examples)
         if found is None:
             warnings.warn(
                 "This step is not on a batch of the private loader, for whose Poisson samples the guarantee is. "
@@ -312,7 +313,7 @@ class PrivateOptimizer(Optimizer):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        elif self.recorder.examples and not (self.recorder.verified or self.recorder.looks.known):
+        elif examples and not (self.recorder.verified or self.recorder.looks.known):
             raise RuntimeError(
                 "The model was never seen with examples that could be told apart, so its gradients could not be "
                 "verified. Call it with the tensors of the private loader's batch, examples along the first axis: not "

@@ -29,7 +29,7 @@ _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is ad
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
 WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
 _PANEL = 64  # columns that a core takes at least, so that none of its vectors is cut
-_SHARED = 1 << 17  # numbers read that are worth the work of several cores
+_SHARED = 1 << 16  # numbers read that are worth the work of several cores
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
 
@@ -40,6 +40,19 @@ def _add_squares(rows: Any, above: float, beside: float, out: FloatArray, low: i
         for column in range(row.size):
             total += np.float64(row[column]) * np.float64(row[column])
         out[place] += total * above + beside
+
+
+def _fill_outer_squares(
+    left: Any, right: Any, margins: Any, others: Any, own: float, out: FloatArray, low: int, high: int
+) -> None:
+    """Fill, for each row, the product of the two sums of squares, each with its margins and the second with ``own``."""
+    for place in range(low, high):
+        one, other, long, wide = left[place], right[place], 0.0, 0.0
+        for column in range(one.size):
+            long += np.float64(one[column]) * np.float64(one[column])
+        for column in range(other.size):
+            wide += np.float64(other[column]) * np.float64(other[column])
+        out[place] = (wide * others[0] + others[1] + own) * (long * margins[0] + margins[1]) + _SMALLEST
 
 
 def _add_weighted(rows: Any, weights: FloatArray, out: FloatArray, start: int, stop: int) -> None:
@@ -150,12 +163,14 @@ def _add_normalised(entered: Any, gradient: Any, eps: float, out: FloatArray, lo
 _normalised = compiled(_add_normalised, fastmath={"reassoc", "contract"})
 _moments = compiled(_add_moments, fastmath={"reassoc", "contract"})
 _squared = compiled(_add_squares, fastmath={"reassoc", "contract"})
+_outer_squared = compiled(_fill_outer_squares, fastmath={"reassoc", "contract"})
 _weighted = compiled(_add_weighted, fastmath={"contract"})
 _clamped = compiled(_add_clamped)
 _outer = compiled(_add_outer, fastmath={"reassoc", "contract"})
 _normalising = Loop(_normalised, compiled(lambda given, team: in_parts(_normalised, given, team)))
 _summing = Loop(_moments, compiled(lambda given, team: in_parts(_moments, given, team)))
 _squaring = Loop(_squared, compiled(lambda given, team: in_parts(_squared, given, team)))
+_squaring_both = Loop(_outer_squared, compiled(lambda given, team: in_parts(_outer_squared, given, team)))
 _weighing = Loop(_weighted, compiled(lambda given, team: in_parts(_weighted, given, team)))
 _clamping = Loop(_clamped, compiled(lambda given, team: in_parts(_clamped, given, team)))
 _multiplying = Loop(_outer, compiled(lambda given, team: in_parts(_outer, given, team)))
@@ -185,11 +200,12 @@ def outer_squares(left: Tensor, right: Tensor, *, own: bool) -> Tensor:
     """Return upper bounds of the squared norms of each example's outer product; with ``own`` of ``left`` beside it."""
     if not (compilable(left) and compilable(right)):
         return squares(left) * (squares(right) + float(own)) + _SMALLEST
-    long, wide = squares(left).numpy(), squares(right).numpy()
-    wide += float(own)
-    wide *= long
-    wide += _SMALLEST
-    return torch.from_numpy(wide)
+    made = torch.empty(len(left), dtype=torch.float64)
+    one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
+    margins, others = _margins(left.shape[1], left.dtype), _margins(right.shape[1], right.dtype)
+    size = (one.size + other.size) // 2
+    shared(_squaring_both, one, other, margins, others, float(own), out, places=len(out), size=size)
+    return made
 
 
 def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
@@ -242,7 +258,7 @@ def outer(left: Tensor, right: Tensor, weights: Tensor, *, quick: bool = False) 
     Each product is rounded twice, and the sum of n of them errs as any sum of n does. With ``quick`` large products of
     factors in single precision, and in the range where it loses little, are summed in single precision.
     """
-    if not bool(weights.all()):
+    if not weights.numpy(force=True).all():
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
     if not (compilable(left) and compilable(right)):

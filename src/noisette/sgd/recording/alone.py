@@ -179,6 +179,7 @@ class Outset:
 _SOURCES = (torch.Generator, random.Random, np.random.Generator)
 _DICTS = (dict, OrderedDict, defaultdict, Counter)
 _TORCHS = {*nn.Module().__dict__, "forward"}
+_PLAIN = {bool, int, float, str, type(None)}
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def kept(model: nn.Module) -> list[tuple[nn.Module, str]]:
         (module, name)
         for module in model.modules()
         for name, value in module.__dict__.items()
-        if name not in _TORCHS and _has_gradient(value)
+        if type(value) not in _PLAIN and name not in _TORCHS and _has_gradient(value)
     ]
 
 
@@ -282,7 +283,11 @@ class GuardedForward(Forward):
             return self._once(given, named)
         # a model that reads no values is divided by no one's data
         before, calls = Outset(model if recorder.looks.divides else None), dict(recorder.calls)
-        values = _values(given, named) if recorder.looks.divides else tree_leaves((given, named))
+        if recorder.looks.divides:
+            values = _values(given, named)
+        else:  # to look through a tree takes longer
+            one = len(given) == 1 and type(given[0]) is Tensor and not named
+            values = list(given) if one else tree_leaves((given, named))
         recorder.watching = True
         try:
             answer = self._once(given, named)

@@ -661,11 +661,10 @@ class Recorder:
         lenient = self.guarded is not None and (self.looks.divides or self._owns is not None)
         if not used and not (lenient and self._passes):
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
-        seen = {id(parameter) for name in used for parameter in self._owned[name].values()}
-        unseen = [name for name, own in self._owned.items() if any(id(value) not in seen for value in own.values())]
-        if unseen and every and not lenient:
+        unseen = self._unseen(used) if every and not lenient and len(used) < len(self.layers) else None
+        if unseen is not None:
             raise RuntimeError(
-                f"Layer {unseen[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
+                f"Layer {unseen!r} got no gradient, so what it would add is not known. Use it in every step, or "
                 "leave it out of training by requires_grad_(False) before the run is made private."
             )
         if self.given == 0 and every:
@@ -690,6 +689,12 @@ class Recorder:
     def _used(self) -> set[str]:
         """Return the layers of which something is recorded."""
         return {name for name, uses in self._uses.items() if uses or name in self._formed or name in self._early}
+
+    def _unseen(self, used: set[str]) -> str | None:
+        """Return a layer with a parameter that none of these layers holds, None where there is none."""
+        seen = {id(parameter) for name in used for parameter in self._owned[name].values()}
+        every = self._owned.items()
+        return next((name for name, own in every if any(id(value) not in seen for value in own.values())), None)
 
     def _beside(self, owns: list[Own]) -> dict[str, Part]:
         """Return the share of each layer where examples were computed among copies of themselves, one by one.
@@ -736,12 +741,15 @@ class Recorder:
         single = {name: self._part(name) for name in self.layers if name in used}
         made: dict[str, Part] = {}
         for group, members in self._groups.items():
+            if len(members) == 1:
+                (only,) = members
+                if only in single:
+                    made[group] = single[only]
+                continue
             found = {
                 name: {own: to for own, (to, _) in names.items()} for name, names in members.items() if name in single
             }
-            if found and len(members) == 1:
-                made[group] = single[next(iter(found))]
-            elif found:
+            if found:
                 made[group] = layers.Tied(
                     [(single[name], names) for name, names in found.items()], self._numbers(group)
                 )

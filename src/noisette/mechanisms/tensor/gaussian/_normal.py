@@ -73,12 +73,11 @@ def add_noise_to_all(
     table, scale, multiple = build_table(), STEPS / sigma, sigma / STEPS / unit
     pending, open_draws, counts, kept = _room()
     for pieces in _packed(rows):
-        sizes = [sum(words_of(size) for size in _blocks(piece)) for piece in pieces]
-        drawn, start = bits64(rng, sum(sizes), kept), 0
-        for piece, size in zip(pieces, sizes, strict=True):
+        drawn, start = bits64(rng, sum(map(_words_of_row, pieces)), kept), 0
+        for piece in pieces:
+            size, blocks = _words_of_row(piece), max(-(-piece.size // BLOCK), 1)
             words = drawn[start : start + size]
             start += size
-            blocks = len(_blocks(piece))
             given = piece, scale, multiple, step, words, pending, open_draws, counts
             add_blocks(*given, places=blocks, threads=threads)
             for block in range(blocks):
@@ -97,9 +96,10 @@ def words_of(size: int) -> int:
     return size + size // 4 + 64
 
 
-def _blocks(row: npt.NDArray[Any]) -> list[int]:
-    """Return the sizes of the blocks of a row; one of none where it is empty."""
-    return [min(BLOCK, row.size - start) for start in range(0, row.size, BLOCK)] or [0]
+def _words_of_row(row: npt.NDArray[Any]) -> int:
+    """Return how many words are drawn for the blocks of a row; one block of none where it is empty."""
+    whole, rest = divmod(row.size, BLOCK)
+    return whole * words_of(BLOCK) + (words_of(rest) if rest or not whole else 0)
 
 
 def _packed(rows: Sequence[npt.NDArray[Any]]) -> Iterator[list[npt.NDArray[Any]]]:
