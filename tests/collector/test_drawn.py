@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,8 @@ def test_what_a_tracked_campaign_costs_and_tells() -> None:
     assert campaign.mechanism.guarantee.epsilon == pytest.approx(4.0)  # for all periods together
     again = Campaign.from_wire(json.loads(json.dumps(campaign.to_wire())))
     assert (again.begins, again.periods, again.answers) == (campaign.begins, 30, "tracked")
-    assert campaign.predict(30_000)[0] == pytest.approx(campaign.survey.predict(1000)[0])
+    noise, scatter = campaign.survey.predict(1000)[0], campaign.survey.question("drink").signal ** 2 * 29 / 30_000
+    assert campaign.predict(30_000)[0] == pytest.approx(math.sqrt(noise**2 + scatter))
     days = [campaign.drawn_period(bytes([number, 1])) for number in range(200)]
     assert set(days) <= set(periods_from("day", campaign.begins, 30))
     assert len(set(days)) > 20

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from click.testing import CliRunner
+from scipy.stats import chi2
 from tests.survey.test_batches import PLAIN, ROWS, TOKENS
 
 import noisette as nz
+from noisette.cli import verbs
 from noisette.survey.batches import MalformedBatch, pack, unpack
 from noisette.survey.campaigns import Campaign
 from noisette.survey.coding.joints import OptionalNumber, joint_item
@@ -113,3 +119,34 @@ def test_texts_are_found_at_a_budget_whose_exponential_is_infinite() -> None:
     survey = nz.Survey([nz.Text("t", 8)], epsilon=1000.0)
     found = survey.estimate(survey.privatize({"t": ["tea"] * 300}, rng=1))["t"].top()
     assert found["text"].tolist() == ["tea"]
+
+
+@pytest.mark.slow
+def test_a_plan_of_tracked_answers_is_that_of_a_period(tmp_path: Path) -> None:
+    """Errors of a period's shares about all people, 300 times, within chi-square bounds of the plan at a false-alarm
+    rate of 1e-6; those of a survey of everybody in every period are not."""
+    asked = {"questions": [{"name": "c", "categories": ["a", "b", "d"]}], "epsilon": 4.0, "users": 6000}
+    campaign = Campaign.from_dict({name: own for name, own in DAILY.items() if name != "attributes"} | asked)
+    rng = np.random.default_rng(4)
+    gaps = []
+    for _ in range(300):
+        codes = rng.integers(0, 3, 6000)
+        own = rng.integers(0, 30, 6000) == 3
+        (found,) = campaign.layout.tally(campaign.privatize_coded({"c": codes[own]}, rng=rng)).by_question().values()
+        gaps.append(found.value - np.bincount(codes, minlength=3) / 6000)
+    planned = campaign.predict() ** 2
+    assert planned == pytest.approx([row.std_error**2 for row in campaign.plan().rows])
+    ratio = float(np.mean(np.square(gaps)) / planned.mean())
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], 600) / 600  # shares add up to about one: two of three are free
+    assert low < ratio < high
+    assert float(np.mean(np.square(gaps)) / campaign.survey.predict(6000).mean() ** 2) > 20
+    assert (campaign.users, campaign.wanted) == (6000, 200)
+    path = tmp_path / "daily.yaml"
+    path.write_text(yaml.safe_dump({name: own for name, own in DAILY.items() if name != "attributes"} | asked))
+    told = CliRunner().invoke(verbs, ["plan", str(path), "--json"])
+    rows = json.loads(told.output)["rows"]
+    assert [row["std_error"] for row in rows] == pytest.approx(np.sqrt(planned).tolist())
+    assert "one of 30" in CliRunner().invoke(verbs, ["plan", str(path), "--users", "3000"]).output
+    assert (
+        "plans no periods" in CliRunner().invoke(verbs, ["plan", str(path), "--html", str(tmp_path / "p.html")]).output
+    )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noisette import _validate
 from noisette._random import Rng
@@ -17,6 +17,9 @@ from noisette.survey.draws import PublicDraws
 from noisette.survey.periods import PERIODS, period_at, periods_from
 from noisette.survey.questions import text
 from noisette.survey.survey import FIELDS, LIFE, OLD_NAMES, Rows, Survey, named_errors, read_fields
+
+if TYPE_CHECKING:
+    from noisette.survey.plans import SurveyPlan
 
 __all__ = ["ANSWERS", "TOKENS", "VERSION", "Campaign", "PublicGroup", "Rows"]
 
@@ -193,10 +196,21 @@ class Campaign:
     def predict(self, users: int | None = None) -> FloatArray:
         """Return the standard error of each quantity in a period for this many users, those hoped for by default.
 
-        Where users are tracked, each period has the reports of an equal share of them.
+        Where users are tracked, a period has the reports of those who drew it: they are a sample of all.
         """
-        own = (self.users if users is None else users) / self.periods
-        return self.survey.predict(max(1, round(own)))
+        return self.survey.predict(self.users if users is None else users, self.periods)
+
+    def plan(self, users: int | None = None) -> SurveyPlan:
+        """Return the plan of a period for this many users, those hoped for by default."""
+        from noisette.survey.plans import SurveyPlan
+
+        count = self.users if users is None else _validate.integer(users, "users", low=1)
+        return SurveyPlan.of(self.survey, count, {}, self.periods)
+
+    @property
+    def wanted(self) -> int:
+        """How many reports a period is hoped to have: where users are tracked, each is in one of them."""
+        return max(1, round(self.users / self.periods))
 
     @property
     def signed(self) -> bool:

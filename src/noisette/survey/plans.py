@@ -51,8 +51,8 @@ class SurveyPlan:
     sizes: Mapping[str, float]  # of each group
 
     @classmethod
-    def of(cls, survey: Survey, users: int, shares: Mapping[str, Mapping[str, float]]) -> SurveyPlan:
-        """Predict; ``shares`` are those of the values of public groups."""
+    def of(cls, survey: Survey, users: int, shares: Mapping[str, Mapping[str, float]], periods: int = 1) -> SurveyPlan:
+        """Predict for one of so many periods, of which one is drawn for each user; ``shares`` are those of groups."""
         if unknown := sorted(set(shares) - set(survey.groups)):
             raise ValueError(f"Expected shares of public groups, {list(survey.groups)}, got {unknown[0]!r}.")
         sizes = {ALL: float(users)}
@@ -67,13 +67,13 @@ class SurveyPlan:
         for group, size in sizes.items():
             count = max(1, round(size))
             if count not in found:
-                found[count] = survey.predict(count)
+                found[count] = survey.predict(count, periods)
             for question in survey.topics:
                 errors = found[count][places[question.name] :].tolist()
                 for quantity, error, signal in zip(question.estimated, errors, question.signals.tolist(), strict=False):
                     error = error if size >= 1 else math.inf
                     if question.tells == "texts":
-                        quantity = survey.answering.planned_name(question, quantity, count)
+                        quantity = survey.answering.planned_name(question, quantity, max(1, round(count / periods)))
                     rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, signal)))
         return cls(survey, users, tuple(rows), sizes)
 

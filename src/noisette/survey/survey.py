@@ -284,13 +284,13 @@ class Survey:
             raise ValueError("Expected how many users will answer, e.g. users=20000 (--users 20000).")
         return SurveyPlan.of(self, count, shares or {})
 
-    def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for this many reporting users.
+    def predict(self, users: int, periods: int = 1) -> FloatArray:
+        """Return the standard error of each quantity for this many users, who report in one of so many periods each.
 
         It is that of the worst distribution: of the numbers, or of the choices on average, the root mean square over
         the labels. A label that many users share has a larger error, the others then have a smaller one.
         """
-        return self.answering.predict(users)
+        return self.answering.predict(users, periods)
 
     # --- on the device
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,20 @@ def plan_survey(
 ) -> None:
     """Print what a survey will tell from this many users, at its own budget or another; write the planner's page."""
     from noisette.planner.surveys import at_budget
-    from noisette.survey.survey import Survey
+    from noisette.survey.campaigns import Campaign
+    from noisette.survey.survey import Survey, named_errors, read_fields
 
-    survey = Survey.read(path)
+    fields = named_errors(path, lambda: read_fields(path))
+    campaign = Campaign.read(path) if isinstance(fields, dict) and fields.get("answers") == "tracked" else None
+    survey = Survey.read(path) if campaign is None else campaign.survey
     if epsilon is not None:
         survey = at_budget(survey, epsilon)
-    made = survey.plan(users)
+    if campaign is None:
+        made = survey.plan(users)
+    elif html is not None:
+        raise ValueError("Expected no --html for answers that are tracked: the page plans no periods.")
+    else:
+        made = replace(campaign, survey=survey).plan(users)
     if html is not None:
         write_survey_page(html, survey, users, shlex.join(["noisette", "plan", str(path)]))
     if as_json:
@@ -33,6 +42,8 @@ def plan_survey(
         return
     out = console()
     out.print(f"[bold]{literal(path)}[/]: {made.users:,} users, {len(made.survey.questions)} questions")
+    if campaign is not None:
+        out.print(f"Errors are those of a period: each user reports in one of {campaign.periods}.")
     out.print(f"Guarantee: {describe(made.guarantee)}")
     used = made.to_dict()["mechanisms"]
     out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in used.items())))

@@ -57,7 +57,7 @@ def estimates(
         "users": users,
         "withheld": withheld,
         "least": query.least,
-        "target_users": campaign.users,
+        "target_users": campaign.wanted,
         "level": query.level,
         "liars": query.liars,
         "suspicions": suspicions(whole),
@@ -78,7 +78,7 @@ def total(layout: Layout, parts: Iterable[Sums]) -> Sums:
 
 def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[str, Any]], str, float | None]:
     """Return one row for each quantity, the enhancement that was used, and what it is expected to gain."""
-    expected = campaign.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
+    expected = campaign.survey.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
     found = list(sums.by_question(query.method).values())
     rows = []
     wider = intervals(sums, query.level, query.liars) if query.liars and sums.users else {}

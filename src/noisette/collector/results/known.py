@@ -40,8 +40,8 @@ def known_so_far(
     percent of the range of an answer, and ``when`` says when this many more users will have come.
     """
     rows = {row["name"]: row | {"std_error": _error(row)} for row in found["dimensions"]}
-    users, target = found["users"], campaign.users
-    planned = dict(zip(campaign.quantities, (HALF_WIDTH_95 * campaign.predict(target)).tolist(), strict=True))
+    users, target = found["users"], campaign.wanted
+    planned = dict(zip(campaign.quantities, (HALF_WIDTH_95 * campaign.predict()).tolist(), strict=True))
     known = []
     for question in campaign.survey.topics:
         own = [rows[name] for name in question.quantities if name in rows]

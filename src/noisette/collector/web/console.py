@@ -78,7 +78,7 @@ def add_console(app: FastAPI, service: Service) -> None:
         def planned() -> dict[str, Any]:
             campaign, _ = read_campaign(body)
             survey = campaign.survey
-            made: dict[str, Any] = survey.plan(users=campaign.users).to_dict()
+            made: dict[str, Any] = campaign.plan().to_dict()
             each = [(one.tells, span) for one in survey.topics for span in one.spans.tolist()]  # in every group again
             for row, (tells, span) in zip(made["rows"], cycle(each), strict=False):
                 row |= {"tells": tells, "span": span}

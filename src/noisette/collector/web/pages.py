@@ -199,10 +199,12 @@ class Watched:
         campaign = self._campaign
         with self._lock:
             if self._plan is None:
-                populations = np.unique(np.geomspace(10, campaign.users * 4, _CURVE).astype(int)).tolist()
+                populations = np.unique(np.geomspace(10, campaign.wanted * 4, _CURVE).astype(int)).tolist()
                 names = [row["name"] for row in found["dimensions"]]
                 places = [campaign.quantities.index(name) for name in names]
-                self._plan = [{"users": users, "std_errors": campaign.predict(users)[places]} for users in populations]
+                self._plan = [
+                    {"users": users, "std_errors": campaign.survey.predict(users)[places]} for users in populations
+                ]
             if self._audit is None:
                 self._audit = {"verdict": "computing"}
                 threading.Thread(target=self._examine, daemon=True).start()
@@ -231,7 +233,7 @@ def _listed(campaign: Campaign, periods: dict[str, int]) -> dict[str, Any]:
         "title": campaign.title,
         "period": current,
         "users": periods.get(current, 0),
-        "target_users": campaign.users,
+        "target_users": campaign.wanted,
         "epsilon": campaign.epsilon,
         "reports": sum(periods.values()),
     }

@@ -85,7 +85,7 @@ def _ranges(campaign: Campaign) -> list[float]:
 def verdicts(campaign: Campaign) -> dict[str, str]:
     """Return for each quantity whether it is worth collecting from the users that are hoped for."""
     names = [name for question in campaign.survey.topics for name in question.quantities]
-    rows = campaign.survey.plan(users=campaign.users).rows
+    rows = campaign.plan().rows
     return {name: row.verdict for name, row in zip(names, rows, strict=False)}  # those of everybody come first
 
 
@@ -97,7 +97,8 @@ def _errors(campaign: Campaign) -> str:
         half = HALF_WIDTH_95 * error
         rows.append([name, f"± {number(half, error)}", f"± {half / span:.2%}", judged[name]])
     more = f" The first {_LISTED_QUANTITIES} of {len(listed):,} quantities." if len(listed) > _LISTED_QUANTITIES else ""
-    caption = f"What {campaign.users:,} users tell.{more}"
+    part = " of a period, by those who drew it" if campaign.answers == "tracked" else ""
+    caption = f"What {campaign.users:,} users tell{part}.{more}"
     return _table(caption, ["Quantity", "±", "Of its range", "Verdict"], rows)
 
 
@@ -115,7 +116,7 @@ def _rivals(campaign: Campaign) -> str:
     if len(campaign.attributes) > 1 or not campaign.attributes[0].plain:
         return ""
     only = campaign.attributes[0]
-    made = unit_plan(only, campaign.epsilon, campaign.delta, campaign.users)
+    made = unit_plan(only, campaign.epsilon, campaign.delta, campaign.wanted)
     domain: Any = only.domain
     span = 1.0 if only.kind == "category" else float(domain.high - domain.low)
     rows = [

@@ -130,8 +130,8 @@ class Webhooks(Repeated):
         if users != before:
             since = now
             self._seen[campaign.id, period] = (users, now)
-        facts = {"period": period, "users": users, "target_users": campaign.users}
-        if users >= campaign.users:
+        facts = {"period": period, "users": users, "target_users": campaign.wanted}
+        if users >= campaign.wanted:
             yield "target-reached", facts
         elif users and self._quiet_for(campaign, period, users, now - since) >= self._quiet.total_seconds():
             yield "reports-stopped", facts

@@ -241,17 +241,17 @@ class Together:
         lacking = [own.mechanism for own in self.sections if own.mechanism.written_law() is None]
         return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
 
-    def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for this many users.
+    def predict(self, users: int, periods: int = 1) -> FloatArray:
+        """Return the standard error of each quantity for this many users, who answer in one of so many periods each.
 
-        Where one section is drawn, fewer people answer each, and who they are adds the scatter of a sample: its
-        variance is taken to be at most the square of the question's ``signal``.
+        Where one section or period is drawn, fewer people answer each, and who they are adds the scatter of a sample:
+        its variance is taken to be at most the square of the question's ``signal``.
         """
-        if not self.draw:
+        if not self.draw and periods == 1:
             return np.concatenate([own.predict(users) for own in self.sections])
-        found = []
-        for own, weight in zip(self.sections, self.draw, strict=True):
-            share = weight / sum(self.draw)
+        found, drawn = [], bool(self.draw)
+        for own, weight in zip(self.sections, self.draw or (1,) * len(self.sections), strict=True):
+            share = (weight / sum(self.draw) if drawn else 1.0) / periods
             signal = np.concatenate([one.signals for one in own.questions])
             scatter = signal**2 * (1 / share - 1) / users
             found.append(np.sqrt(own.predict(max(1, round(users * share))) ** 2 + scatter))
