@@ -84,6 +84,32 @@ def test_a_layer_is_unfrozen_for_a_second_phase():
     assert private.optimizer.steps == 2
 
 
+def exchange_a_layer(model):
+    model[2] = nn.Linear(*model[2].weight.shape[::-1])
+
+
+def exchange_a_parameter(model):
+    model[2].weight = nn.Parameter(torch.zeros_like(model[2].weight))
+
+
+def load_new_parameters(model):
+    model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
+
+
+def parametrise(model):
+    nn.utils.parametrizations.weight_norm(model[2])
+
+
+@pytest.mark.parametrize("change", [exchange_a_layer, exchange_a_parameter, load_new_parameters, parametrise])
+def test_what_is_trained_is_exchanged(change):
+    """The run went on, spent its budget, and moved parameters that the model had no more."""
+    private = start()
+    step(private)
+    change(private.model)
+    unmoved(private.model, lambda: step(private), "something else in place of")
+    assert private.optimizer.steps == 1
+
+
 def test_a_group_of_parameters_is_added():
     private = start()
     head = nn.Linear(1, 1)

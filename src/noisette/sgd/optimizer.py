@@ -159,6 +159,13 @@ class PrivateOptimizer(Optimizer):
                 "trained then. No step was made. Freeze it first, then call make_private; or give it a group of its "
                 "own in the optimiser and set that group's lr to 0."
             )
+        other = self.recorder.replaced()
+        if other is not None:
+            raise RuntimeError(
+                f"The model has something else in place of {other!r} than when make_private was called, and what the "
+                "optimiser holds is not used. No step was made. Replace layers and parameters first, also by "
+                "load_state_dict(assign=True), then call make_private."
+            )
         if self._unknown(self.inner.param_groups):
             raise RuntimeError(
                 "The optimiser holds a parameter that was unfrozen or added after make_private: it would be trained on "

@@ -226,6 +226,12 @@ class _Tapped(Forward):
         answer = iter(_laid(layer, answers))
         return tree_unflatten([next(answer) if isinstance(value, Tensor) else value for value in made], shape)
 
+    def homes(self) -> Iterator[tuple[dict[str, Any], str, Any, str]]:
+        """Yield where each parameter was found, with its name in the model."""
+        for module, names in self._holders:
+            for own, name in names.items():
+                yield module._parameters, own, self.owned[name], f"{self._name}.{name}".strip(".")
+
     def _swapped(self, values: dict[str, Tensor]) -> ExitStack:
         """Let the module, and all below it where it computes whole, use other values of the weights."""
         stack = ExitStack()
@@ -479,15 +485,23 @@ class Recorder:
         self.planned = _PLANNED  # examples of a call that memory is planned for, a public number
         self.layers: dict[str, nn.Module] = {}
         self._owned: dict[str, dict[str, nn.Parameter]] = {}
+        self._homes: list[tuple[dict[str, Any], str, Any, str]] = []  # where layers and parameters were found
         for name, layer, apart in trained_layers(model, {*whole, *needs_whole(model)}):
             layer.forward = tapped = _Tapped(self, name, layer, whole=apart)
             self.layers[name], self._uses[name], self._owned[name] = layer, [], tapped.owned
+            above, _, last = name.rpartition(".")
+            self._homes += [(model.get_submodule(above)._modules, last, layer, name)] if name else []
+            self._homes += tapped.homes()
         self._pools = [layer for layer in model.modules() if _pools.is_quick(layer)]
         for layer in self._pools:
             layer.forward = _pools.Pool(layer)
         self._groups = _grouped(model, self._owned)
         self._inlet = model.register_forward_pre_hook(_Inlet(self), with_kwargs=True)
         self._outlet = model.register_forward_hook(_Outlet(self), with_kwargs=True)
+
+    def replaced(self) -> str | None:
+        """Return the name of a layer or parameter in whose place there is another one, None where there is none."""
+        return next((name for home, key, own, name in self._homes if home.get(key) is not own), None)
 
     def guard(self, model: nn.Module) -> None:
         """Compute examples alone from now on where a layer sees some of them: `alone` says how, and why."""
