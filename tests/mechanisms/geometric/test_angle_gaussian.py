@@ -79,6 +79,11 @@ def test_the_published_noise_is_divided_by_the_batch_and_what_holds_is_far_more(
     assert (m.guarantee.claim.epsilon, m.guarantee.claim.unit) == (1.0, "example")
     assert nz.exact_epsilon(m, delta=1e-5) == pytest.approx(m.guarantee.epsilon, rel=1e-6)
     assert m.guarantee.epsilon > 300
+    assert gaussian_delta(math.hypot(1, 100) / sigma, 1.0) > 0.9 + 1e-5  # Lemma 7 concedes 1 - beta = 0.9: too little
+    assert "0.9 here. Read with that much the claim fails, too" in m.guarantee.claim.reading
+    few = published(epsilon=1.0, domain=nz.L2Ball(3, 0.1), delta=1e-5, beta=0.1, batch=2).guarantee.claim
+    assert few is not None
+    assert "not refuted" in few.reading  # the twin
 
 
 def test_one_of_a_hundred_examples_turns_the_mean_around() -> None:

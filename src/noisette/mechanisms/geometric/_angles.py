@@ -126,15 +126,21 @@ class AngleMechanism(VectorMechanism):
         return low, high
 
 
-def conceded(beta: float, *, as_published: bool) -> str:
-    """Return how the published claim is read."""
+def conceded(beta: float, *, as_published: bool, fails: bool = False) -> str:
+    """Return how the published claim is read; ``fails`` says that it does so with the delta that is conceded, too."""
     if not as_published:
         return ""
+    kindly = (
+        "Read with that much the claim fails, too: the noise is divided by the batch, while one example among others "
+        "that cancel turns the mean around."
+        if fails
+        else f"Read with that much the claim is not refuted, but with a delta of {1 - beta:g} the value itself may be "
+        "sent as often as that."
+    )
     return (
         "By Theorem 7, which averages the budgets of magnitude and angles, both together cost what each does: the "
         "claim shown. They add up. Lemma 7 and Theorem 11 concede a further delta' "
-        f"of up to 1 - beta, {1 - beta:g} here. Read with that much the claim is not refuted, but with a delta of "
-        f"{1 - beta:g} the value itself may be sent as often as that."
+        f"of up to 1 - beta, {1 - beta:g} here. {kindly}"
     )
 
 

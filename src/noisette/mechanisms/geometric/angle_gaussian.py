@@ -17,7 +17,7 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import L2Ball, Sphere
-from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
+from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, conceded
 from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
@@ -134,9 +134,9 @@ class AngleGaussian(AngleMechanism, EventDeclared):
                 reading=conceded(self.beta, as_published=self.as_published),
             )
             return Guarantee(true, self.delta, claim=claim)
-        claim = Claim(
-            self.epsilon, self.delta, "example", self.citation, conceded(self.beta, as_published=self.as_published)
-        )
+        fails = gaussian_delta(self.mu, self.epsilon) > self.delta + 1 - self.beta
+        reading = conceded(self.beta, as_published=self.as_published, fails=fails)
+        claim = Claim(self.epsilon, self.delta, "example", self.citation, reading)
         return Guarantee(true, self.delta, "example", "central", "add-remove", claim)
 
     @cached_property
