@@ -84,6 +84,8 @@ def test_a_small_vgg_and_its_parts_run(tmp_path):
     ("clean", "found", "said"),
     [
         (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0}, "Adaptive beats ±1; rest open"),
+        (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0, "±0.1, ε = 10": 48.1}, "Adaptive beats ±1, not ±0.1"),
+        (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0, "±0.1, ε = 10": 20.1}, "Adaptive beats ±1; rest open"),
         (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 46.0}, "Too small to judge"),  # as seeds may differ
         (50.0, {"adaptive, ε = 10": 48.0, "±1, ε = 10": 34.0, "±1, ε = 5": 30.0}, "Too small to judge"),
         (50.0, {"adaptive, ε = 10": 48.0, "±0.1, ε = 10": 34.0}, "Too small to judge"),  # not the paper's
