@@ -98,8 +98,29 @@ def test_the_first_category_is_what_others_are_compared_with():
 
 def test_four_times_the_people_halve_the_error():
     inference = Inference(DESIGN, Interval(0, 50), 1.0)
-    few, many = (np.asarray([row["std_error"] for row in inference.expected(n)]) for n in (1000, 4000))
+    few, many = (np.asarray([row["std_error"] for row in inference.expected(n)]) for n in (20_000, 80_000))
     np.testing.assert_allclose(few, 2 * many)
+
+
+@pytest.mark.parametrize("goal", [Interval(), Categorical(2)])
+def test_a_plan_for_rows_that_are_known_is_what_people_like_them_give(goal):
+    """Columns that fill a part of their range tell less: errors for even ones are three times too small."""
+    rng, users = np.random.default_rng(3), 20_000
+    rows = np.column_stack([rng.beta(2, 5, users) * 10, rng.random(users) < 0.2])
+    target = rng.integers(0, 2, users) * (1 if isinstance(goal, Categorical) else 2)
+    inference = Inference(DESIGN, goal, 8.0)
+    found = inference.run(rows, target - isinstance(goal, Interval), rng=rng).std_error
+    told, even = ([row["std_error"] for row in inference.expected(users, like)] for like in (rows[:500], None))
+    np.testing.assert_allclose(told, found, rtol=0.5)  # errors of errors are 10 % of them, and of 500 rows as much
+    assert even[1] < 0.5 * told[1]
+
+
+def test_a_plan_says_where_nothing_could_be_told():
+    """The plan for 400 people had errors, and the run of as many gives none, above."""
+    inference = Inference(DESIGN, Interval(), 0.5)
+    assert all(math.isinf(row["std_error"]) and math.isinf(row["least_effect"]) for row in inference.expected(400))
+    assert all(math.isfinite(row["std_error"]) for row in inference.expected(400_000))
+    assert all(math.isinf(row["std_error"]) for row in inference.expected(10**9, [[1.0, 0]] * 3))  # nothing varies
 
 
 def test_the_moments_are_those_of_a_table():
@@ -153,6 +174,8 @@ def test_the_command_prints_them(tmp_path: Path):
     seen, expected = record["coefficients"][0]["std_error"], plan["coefficients"][1]["std_error"]
     assert abs(math.log(seen / expected)) < 0.6
     assert "least effect" in run.invoke(verbs, [*words, "--plan", "6000"]).output
+    assert "cannot tell" not in run.invoke(verbs, [*words, "--plan", "6000"]).output
+    assert "cannot tell: the noise hides" in run.invoke(verbs, [*words, "--plan", "9"]).output
     assert "leave --one-shot" in run.invoke(verbs, [*words, "--error-bars", "--one-shot"]).output
 
 

@@ -28,6 +28,7 @@ _PHASES = (0.25, 0.25, 0.5)  # shares of users that a logistic model's steps tak
 _LEAST_SIGNAL = 0.5  # times the noise of the moments, that they must be above in every direction
 _LEAST_VARIANCE = 0.25  # of what is seen between groups, that is left once the error of the step is taken off
 _REFINED = 4  # times that this is taken off; the first one is nearly right
+BLIND = "cannot tell: the noise hides how the columns go together; ask more people, or about fewer columns"
 _POWER = 2.8  # standard errors of an effect that differs from zero at 95 % four times in five
 
 
@@ -71,7 +72,7 @@ class Coefficients:
     def verdict(self, level: float = 0.95) -> str:
         """Say how many effects differ from zero, the intercept aside."""
         if not np.isfinite(self.std_error).all():
-            return "cannot tell: the noise hides how the columns go together; ask more people, or about fewer columns"
+            return BLIND
         shown = sum(row["verdict"] != "cannot tell" for row in self.table(level)[1:])
         return f"{shown} of {len(self.names) - 1} effects differ from zero at {100 * level:g} %"
 
@@ -135,7 +136,7 @@ class Inference(ProductReports):
         groups = [self.channel.gather(reports[low:high]) for low, high in pairwise(ends.tolist())]
         return self._solved(weights, np.stack([self.channel.mean(one) for one in groups]), np.diff(ends), len(matrix))
 
-    def _noise(self, users: int) -> float:
+    def _noise(self, users: float) -> float:
         """Return how far noise moves the eigenvalues of A: 2 s sqrt(d), s the standard error of an entry."""
         return 2 * math.sqrt(self.channel.noise / len(self.pairs) / users * len(self.kept))
 
@@ -209,19 +210,43 @@ class Inference(ProductReports):
             slopes, constant = slopes * half, self.target.low + half + half * constant
         return np.append(constant, slopes[self.kept[1:] - 1])
 
-    def expected(self, users: int) -> list[dict[str, Any]]:
+    def expected(self, users: int, rows: Any = None) -> list[dict[str, Any]]:
         """Return before anybody is asked: name, std_error and the least effect that this many users tell from zero.
 
-        Assumed are columns that have nothing to do with each other, numbers spread evenly over their ranges,
-        categories that are equally frequent, and a target that hardly depends on them and takes its ends: that is the
-        most it can vary. What users tell an effect is found four times in five at 95 %.
+        ``rows`` stand for those to come: public ones, or some that you make up. Without them, columns are assumed to
+        have nothing to do with each other, numbers to be spread evenly over their ranges and categories to be equally
+        frequent. A target is assumed that hardly depends on the columns and takes its ends: that is the most it can
+        vary. What users tell an effect is found four times in five at 95 %. Both numbers are infinite where the noise
+        would hide how the columns go together.
 
         >>> from noisette.regression import Design
         >>> design = Design((Interval(0, 100),), names=("age",))
-        >>> [round(Inference(design, Interval(), 2.0).expected(n)[1]["std_error"], 5) for n in (10_000, 40_000)]
-        [0.00145, 0.00072]
+        >>> [round(Inference(design, Interval(), 2.0).expected(n)[1]["std_error"], 5) for n in (50, 10_000, 40_000)]
+        [inf, 0.00145, 0.00072]
         """
         users = _validate.integer(users, "users", low=1)
+        gram = self._even() if rows is None else self._gram(rows)
+        noise = self.channel.noise / len(self.pairs)
+        people = users * (_PHASES[-1] if self._logistic else 1.0)
+        error = np.full(len(gram), np.inf)
+        if float(np.linalg.eigvalsh(gram)[0]) >= _LEAST_SIGNAL * self._noise(people):
+            scale = 4.0 if self._logistic else 1.0  # of the inverse; residuals are 1/2 of what they may be, for classes
+            inverse = scale * np.linalg.inv(gram)
+            spread = inverse @ (noise * np.eye(len(gram)) + gram / scale) @ inverse / people
+            full = np.stack([self._units(row) - self._units(np.zeros(len(gram))) for row in np.eye(len(gram))], axis=1)
+            error = np.sqrt(np.diag(full @ spread @ full.T))
+        return [
+            {"name": name, "std_error": float(one), "least_effect": float(_POWER * one)}
+            for name, one in zip(self._names, error, strict=True)
+        ]
+
+    def _gram(self, rows: Any) -> FloatArray:
+        """Return the mean of x x^T over some rows."""
+        x = self.design.encode(rows)[:, self.kept]
+        return np.asarray(x.T @ x / len(x))
+
+    def _even(self) -> FloatArray:
+        """Return the mean of x x^T over independent columns, each of them spread evenly."""
         owners, categorical = self.design.owners[self.kept], self.design.categorical[self.kept]
         sizes = [a.size if isinstance(a, Categorical) else 0 for a in self.design.attributes]
         share = np.asarray([1 / sizes[owner] if flag else 0.0 for owner, flag in zip(owners, categorical, strict=True)])
@@ -229,14 +254,4 @@ class Inference(ProductReports):
         gram = np.outer(mean, mean)
         gram[(owners[:, None] == owners) & categorical[:, None]] = 0.0
         np.fill_diagonal(gram, np.where(categorical, share, np.where(np.arange(len(owners)) == 0, 1.0, 1 / 3)))
-        noise = self.channel.noise / len(self.pairs)
-        people = users * (_PHASES[-1] if self._logistic else 1.0)
-        scale = 4.0 if self._logistic else 1.0  # of the inverse; residuals are 1/2 of what they may be, for classes
-        inverse = scale * np.linalg.inv(gram)
-        spread = inverse @ (noise * np.eye(len(owners)) + gram / scale) @ inverse / people
-        full = np.stack([self._units(row) - self._units(np.zeros(len(owners))) for row in np.eye(len(owners))], axis=1)
-        error = np.sqrt(np.diag(full @ spread @ full.T))
-        return [
-            {"name": name, "std_error": float(one), "least_effect": float(_POWER * one)}
-            for name, one in zip(self._names, error, strict=True)
-        ]
+        return gram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,8 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
 
 def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) -> None:
     """Print what error bars this many users would give."""
+    from noisette.regression.inference import BLIND
+
     if as_json:
         click.echo(to_json({"users": users, "coefficients": rows}))
         return
@@ -247,4 +250,6 @@ def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) 
     for row in rows:
         shown.add_row(literal(row["name"]), number(row["std_error"]), number(row["least_effect"]))
     console().print(shown)
+    if math.isinf(rows[0]["std_error"]):
+        console().print(BLIND)
     console().print("Of columns that are spread evenly and independent; found four times in five, at 95 %.")
