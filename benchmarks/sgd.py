@@ -1,9 +1,8 @@
-"""A private step of training beside Opacus and beside plain SGD: examples a second and peak memory, in one run.
+"""A private step of training beside Opacus and beside plain SGD: time, peak memory, curves, and what takes the time.
 
 python benchmarks/sgd.py                          every part; keeps it in sgd.json and writes docs/benchmarks-sgd.md
-python benchmarks/sgd.py --parts speed memory     some parts: speed, memory, curves, geometry, before
-python benchmarks/sgd.py --before PATH            for the part `before`: another checkout, see sgd_before.py
-python benchmarks/sgd.py --models cnn lenet       some models; keeps and writes nothing
+python benchmarks/sgd.py --parts speed memory     some parts: memory, speed, curves, profile, geometry
+python benchmarks/sgd.py --models cnn lenet       some models; keeps and writes nothing unless all are named
 python benchmarks/sgd.py --small                  what the tests run: one model, few steps; keeps and writes nothing
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
@@ -12,12 +11,15 @@ its fastest, or with the one that takes least memory.
 Each job has a process of its own, they take turns, and medians are compared (`sgd_turns.py` says why); a mode of Opacus
 that takes twice as long as another in its first turns is left out. Memory is what a model, a batch and three steps add
 at the peak to a process of their own that has trained on two examples before.
+A new run of a part replaces what the page had of it. The page says of each part which version of the code was measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import statistics
 import subprocess
 import warnings
@@ -37,15 +39,16 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
-from sgd_before import compare
 from sgd_memory import import_all, large_step, peak_of
 from sgd_models import MODELS, Last, mlp
-from sgd_turns import CLOCKS, in_turns, medians
+from sgd_turns import CLOCKS, FIRST, TURN, Contender, in_turns, medians
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
 RECORD = Path(__file__).resolve().parent / "sgd.json"
-PARTS = ("memory", "speed", "curves", "before", "geometry")  # the first three fork, before torch works here
+PARTS = ("memory", "speed", "curves", "profile", "geometry")  # all but the last fork, before torch works here
+SHOWN = ("speed", "memory", "curves", "profile", "geometry")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+CLOCK_NAMES = {"wall": "by the clock", "cpu": "processor time"}
 OPACUS = ("hooks", "functorch", "ew", "ghost")
 
 
@@ -55,6 +58,7 @@ class Job:
 
     step: Callable[[], Any]
     prepare: Callable[[], Any] = lambda: None
+    run: Any = None  # of ours: what it is made of
 
     def __call__(self) -> None:
         self.prepare()
@@ -131,6 +135,103 @@ def in_turn(jobs: dict[str, Job], repeats: int, clock: str) -> dict[str, float]:
     return {key: statistics.median(values) for key, values in times.items()}
 
 
+STAGES = ("forward", "backward", "norms", "sums", "noise", "optimiser", "rest")
+
+
+class Staged:
+    """A private step whose stages are timed; a turn of it returns the seconds of each, not of the whole."""
+
+    def __init__(self, name: str, clock: str, spent: Any) -> None:
+        self._job, self._now, self.spent = job_of(name, "ours"), CLOCKS[clock], spent
+        job: Any = self._job
+        private, model, inputs, targets = job.run
+        self._step = partial(self._timed, private.optimizer, model, inputs, targets)
+        self._wrap(private.optimizer.clip, "_factors", "norms")
+        self._wrap(private.optimizer.perturb, "release", "noise")
+        self._wrap(private.optimizer.inner, "step", "optimiser")
+        sums = private.optimizer._some_sums
+        private.optimizer._some_sums = lambda *given: self._each(sums(*given))
+
+    def _each(self, groups: Any) -> Any:
+        while True:
+            norms, start = self.spent[STAGES.index("norms")], self._now()
+            sums = next(groups, None)
+            taken = self._now() - start - (self.spent[STAGES.index("norms")] - norms)
+            self.spent[STAGES.index("sums")] += taken
+            if sums is None:
+                return
+            yield sums
+
+    def _wrap(self, holder: Any, name: str, stage: str) -> None:
+        inner, place = getattr(holder, name), STAGES.index(stage)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            start = self._now()
+            made = inner(*given, **named)
+            self.spent[place] += self._now() - start
+            return made
+
+        object.__setattr__(holder, name, timed)
+
+    def _timed(self, optimizer: Any, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+        times = [self._now()]
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(inputs), targets)
+        times.append(self._now())
+        loss.backward()
+        times.append(self._now())
+        known = sum(self.spent[2:6])
+        optimizer.step()
+        self.spent[0] += times[1] - times[0]
+        self.spent[1] += times[2] - times[1]
+        self.spent[6] += self._now() - times[2] - (sum(self.spent[2:6]) - known)
+
+    def step(self) -> None:
+        """Make a step, and add up what its stages took."""
+        self._step()
+
+    def prepare(self) -> None:
+        """Draw a batch."""
+        assert self._job is not None
+        self._job.prepare()
+
+    def __call__(self) -> None:
+        self.prepare()
+        self.step()
+
+
+def profile(name: str, repeats: int, threads: int, clock: str) -> dict[str, float]:
+    """Return the seconds of the stages of a private step: the medians of the means of some turns."""
+    spent: Any = multiprocessing.get_context("fork").RawArray("d", len(STAGES))
+    contender = Contender(partial(Staged, name, clock, spent), threads, clock)
+    contender.turn(FIRST)
+    steps = max(round(TURN / contender.turn(1)), 1)
+    turns = []
+    for _ in range(repeats):
+        before = list(spent)
+        contender.turn(steps)  # and one more step, which is not timed there
+        turns.append([(now - then) / (steps + 1) for then, now in zip(before, spent, strict=True)])
+    contender.end()
+    return {stage: statistics.median(row) for stage, row in zip(STAGES, zip(*turns, strict=True), strict=True)}
+
+
+def profile_table(found: dict[str, dict[str, float]]) -> str:
+    """Write the milliseconds of the stages as Markdown."""
+    lines = [f"| stage, ms | {' | '.join(found)} |", "| :-- |" + " --: |" * len(found)]
+    words = {
+        "forward": "forward pass and loss",
+        "backward": "backward pass, with gradients of positions and kernels formed in it",
+        "norms": "norms and weights",
+        "sums": "sums of clipped gradients",
+        "noise": "exact noise",
+        "optimiser": "torch's optimiser",
+        "rest": "checks, and parts of layers",
+    }
+    for stage in STAGES:
+        lines.append(f"| {words[stage]} | {' | '.join(f'{1e3 * times[stage]:.2f}' for times in found.values())} |")
+    return "\n".join(lines)
+
+
 def geometry(repeats: int, clock: str) -> dict[str, float]:
     """Return the seconds of a step of the CNN with plain noise and with GeoDP's, in its sound forms."""
     _, draw, batch = MODELS["cnn"]
@@ -194,7 +295,7 @@ def ours(model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.P
         functional.cross_entropy(model(inputs), targets).backward()
         private.optimizer.step()
 
-    return Job(step, drawing(private.loader))
+    return Job(step, drawing(private.loader), (private, model, inputs, targets))
 
 
 def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: Tensor) -> Job | None:
@@ -235,17 +336,18 @@ def best_of(times: dict[str, float]) -> str:
 
 
 def speed_table(found: dict[str, dict[str, float]]) -> str:
-    """Write the seconds of a step as Markdown, as examples a second."""
+    """Write the milliseconds of a step as Markdown."""
     lines = [
-        "| model | parameters | plain SGD | Noisette | Opacus's best | mode | Noisette / Opacus | plain / Noisette |",
-        "| :-- | --: | --: | --: | --: | :-- | --: | --: |",
+        "| model | parameters | batch | plain SGD, ms | Noisette, ms | Opacus's best, ms | mode | Opacus / Noisette | "
+        "Noisette / plain |",
+        "| :-- | --: | --: | --: | --: | --: | :-- | --: | --: |",
     ]
     for name, times in found.items():
         build, _, batch = MODELS[name]
-        size, mode = size_of(build), best_of(times)
+        mode = best_of(times)
         lines.append(
-            f"| {name} | {size:,} | {batch / times['plain']:,.0f} | {batch / times['ours']:,.0f} | "
-            f"{batch / times[mode]:,.0f} | {mode} | {times[mode] / times['ours']:.2f} | "
+            f"| {name} | {size_of(build):,} | {batch} | {1e3 * times['plain']:.2f} | {1e3 * times['ours']:.2f} | "
+            f"{1e3 * times[mode]:.2f} | {mode} | {times[mode] / times['ours']:.2f} | "
             f"{times['ours'] / times['plain']:.2f} |"
         )
     return "\n".join(lines)
@@ -319,25 +421,17 @@ def measured(part: str, names: list[str], options: argparse.Namespace) -> Any:
     if part == "speed":
         return {name: speed(partial(job_of, name), repeats, threads, clock) for name in names}
     if part == "curves":
-        return curves(max(repeats // 4, 3), threads, clock)
+        return curves(max(repeats // 2, 3), threads, clock)
+    if part == "profile":
+        return {name: profile(name, repeats, threads, clock) for name in names}
     torch.set_num_threads(threads)
-    if part == "geometry":
-        return {"geometry": geometry(repeats, clock), "conversion": conversion(repeats, clock)}
-    return {
-        "commit": subprocess.run(
-            ["git", "-C", str(options.before), "rev-parse", "--short", "HEAD"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip(),
-        "table": compare(options.before, threads=threads, repeats=repeats, clock=clock, names=names),
-    }
+    return {"geometry": geometry(repeats, clock), "conversion": conversion(repeats, clock)}
 
 
 def written(part: str, found: Any) -> dict[str, str]:
     """Return the tables of one part by their headings."""
     if part == "speed":
-        return {"Examples a second": speed_table(found)}
+        return {"Time of a step": speed_table(found)}
     if part == "memory":
         large = found["large"]
         whole = (
@@ -345,38 +439,49 @@ def written(part: str, found: Any) -> dict[str, str]:
             if large is None
             else (
                 "\n\nOne step of the CNN on 16,384 expected images in pieces of 1,024 has its peak at "
-                f"{large / 2**30:.2f} GiB\nresident, Python, PyTorch and 60,000 images included "
+                f"{large / 2**30:.2f} GiB resident, Python, PyTorch and 60,000 images included "
                 "(`python benchmarks/sgd_memory.py`)."
             )
         )
         return {"Memory, MiB that a step adds at its peak": memory_table(found["models"]) + whole}
     if part == "curves":
         return {
-            "A step by the size of its batch": curve_table(found["batch"], "batch"),
-            "A step by the size of its model": curve_table(found["parameters"], "parameters"),
+            "A step of the CNN by the size of its batch": curve_table(found["batch"], "batch"),
+            "A step of an MLP by the size of the model": curve_table(found["parameters"], "parameters"),
         }
-    if part == "geometry":
-        return {
-            "GeoDP on the CNN, batch 256": times_table(found["geometry"], "noise", "over plain noise"),
-            "Spherical coordinates of 1,000,000 numbers": times_table(found["conversion"], "job", "over a copy"),
-        }
-    text = f"There: a checkout of {found['commit']}. Here: this version. By `python benchmarks/sgd_before.py PATH`."
-    return {"A private step beside an earlier commit": f"{text}\n\n{found['table']}"}
+    if part == "profile":
+        return {"Where the time of a private step goes": profile_table(found)}
+    return {
+        "GeoDP on the CNN, batch 256": times_table(found["geometry"], "noise", "over plain noise"),
+        "Spherical coordinates of 1,000,000 numbers": times_table(found["conversion"], "job", "over a copy"),
+    }
 
 
 def page(record: dict[str, Any]) -> str:
     """Write the page of the documentation: the words that are there, and the tables of the record between marks."""
     text = []
-    for part in PARTS:
+    for part in SHOWN:
         if part not in record:
             continue
         kept = record[part]
-        text.append(f"*{kept['how']}*")
-        text += [f"## {heading}\n\n{table}" for heading, table in written(part, kept["found"]).items()]
+        tables = [f"## {heading}\n\n{table}" for heading, table in written(part, kept["found"]).items()]
+        tables[0] = tables[0].replace("\n\n", f"\n\n*{kept['how']}*\n\n", 1)
+        text += tables
         if part == "curves":
             text.append("![The cost of a step by batch and by model size](images/sgd-step.png)")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return before + BEGIN + "\n\n" + "\n\n".join(text) + "\n\n" + END + rest.partition(END)[2]
+
+
+def version() -> str:
+    """Return the commit that is measured, and whether files differ from it."""
+    said = subprocess.run(
+        ["git", "-C", str(PAGE.parent), "describe", "--always", "--dirty", "--exclude=*"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return said.stdout.strip() or "unknown"
 
 
 def main() -> None:
@@ -384,11 +489,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="one model, few steps; keeps and writes nothing")
     parser.add_argument("--parts", nargs="*", choices=PARTS, help="only these")
-    parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; keeps and writes nothing")
+    parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; writes nothing unless all")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=41)
     parser.add_argument("--processes", type=int, default=3, help="of which the median peak of memory is taken")
-    parser.add_argument("--before", type=Path, help="path of another checkout, for a table of steps beside its own")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
     parser.add_argument("--note", default="", help="what else the machine did, for the page")
     options = parser.parse_args()
@@ -396,21 +500,24 @@ def main() -> None:
     if options.small:
         options.repeats, options.processes = 3, 1
     names = options.models or (["logistic"] if options.small else list(MODELS))
-    parts = options.parts or [part for part in PARTS if part != "before" or options.before is not None]
+    parts = [part for part in PARTS if part in (options.parts or PARTS)]
     if options.small and not options.parts:
-        parts = ["memory", "speed", "geometry"]
+        parts.remove("curves")
     import_all()
     import opacus  # noqa: F401
 
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    commit = version()
     for part in parts:
+        load = os.getloadavg()[0]
         found = measured(part, names, options)
         print("\n\n".join(f"{heading}\n\n{text}" for heading, text in written(part, found).items()), flush=True)
-        how = f"{options.clock} time, {options.threads} threads, medians of {options.repeats} turns"
+        how = f"Version {commit}; {CLOCK_NAMES[options.clock]}, {options.threads} threads"
+        how += f", medians of {options.repeats} turns, load before the first of them {load:.1f}."
         if part == "memory":
-            how = f"Medians of {options.processes} processes"
-        record[part] = {"how": f"{how[0].upper()}{how[1:]}. {options.note}".strip(), "found": found}
-        if not (options.small or options.models):
+            how = f"Version {commit}; {options.threads} threads, medians of {options.processes} processes."
+        record[part] = {"how": f"{how} {options.note}".strip(), "found": found}
+        if not options.small and set(names) == set(MODELS):
             RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             PAGE.write_text(page(record), encoding="utf-8")
             if part == "curves":

@@ -2,7 +2,6 @@
 
 git worktree add ../before d881052
 python benchmarks/sgd_before.py ../before             prints the table
-python benchmarks/sgd.py --before ../before           writes it into docs/benchmarks-sgd.md with the others
 
 Each checkout has a process of its own, and they take turns. Ratios are of neighbouring turns, and the median is shown.
 """

@@ -20,7 +20,7 @@ import torch
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
-_FIRST = 9  # steps before the first turn: of the first eight batches four are looked at
+FIRST = 9  # steps before the first turn: of the first eight batches four are looked at
 
 
 class Contender:
@@ -80,7 +80,7 @@ def in_turns(
         made[name] = Contender(build, threads, clock)
         if not made[name].works:
             made.pop(name).end()
-    alone = {name: [contender.turn(_FIRST), contender.turn(1)][1] for name, contender in made.items()}
+    alone = {name: [contender.turn(FIRST), contender.turn(1)][1] for name, contender in made.items()}
     steps = {name: max(round(TURN / seconds), 1) for name, seconds in alone.items()}
     found = {name: min(made[name].turn(steps[name]) for _ in range(2)) for name in made if name in rivals}
     for name, seconds in found.items():

@@ -29,7 +29,7 @@ def test_memory_follows_the_pieces_of_a_batch():
 
 def test_the_benchmark_prints_its_tables():
     shown = run("sgd.py", "--small", "--threads", "1")
-    for heading in ("Examples a second", "Memory, MiB", "GeoDP on the CNN", "Spherical coordinates"):
+    for heading in ("Time of a step", "Memory, MiB", "Where the time", "GeoDP on the CNN", "Spherical coordinates"):
         assert heading in shown
     assert "| logistic | 7,850 |" in shown
 
