@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from noisette.sgd.recording.layers import wide
-from noisette.sgd.recording.tape import Followed, Tape, written
+from noisette.sgd.recording.tape import Followed, Tape, tape_of, written
 
 _END = "noisette: the end of a model"
 _IGNORED = -100  # torch's default
@@ -147,8 +147,9 @@ class Notes:
                 "are. Compute the loss in single precision, e.g. loss = criterion(model(inputs).float(), targets)."
             )
         self.seed = float(self._examples) if self.seed == 1.0 else self.seed
-        start = torch.ones_like(loss, requires_grad=False) if gradient is None else gradient
-        return start.as_subclass(Tensor) * self.seed
+        if gradient is None:
+            return loss.new_full(loss.shape, self.seed, requires_grad=False)
+        return gradient.as_subclass(Tensor) * self.seed
 
     def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
         """Refuse a loss that is divided by something else than the number of examples, or by nothing, or was not seen.
@@ -371,6 +372,8 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
         answer.notes, answer.factor = entered.notes, None if entered.factor is None else entered.factor / count
         return made
 
+    if tape_of((entered, target, options["weight"])) is None:  # as in most steps
+        return known(made)
     return written(call, (func, options, count), {}, made, known)
 
 

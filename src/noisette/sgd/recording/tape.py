@@ -165,7 +165,7 @@ def written(func: Any, args: Any, kwargs: Any, made: Any, known: Callable[[Tenso
     """
     if torch.compiler.is_compiling():  # of a compiled model nothing is written down
         return known(made) if isinstance(made, Tensor) else made
-    tape = None if func in _CONSTANTS else _tape((*args, *kwargs.values()))
+    tape = None if func in _CONSTANTS else tape_of((*args, *kwargs.values()))
 
     def marked(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or isinstance(leaf, Followed):
@@ -186,14 +186,14 @@ def written(func: Any, args: Any, kwargs: Any, made: Any, known: Callable[[Tenso
     return made
 
 
-def _tape(given: Any) -> Tape | None:
+def tape_of(given: Any) -> Tape | None:
     """Return the tape of what entered a function; a list or a dict is looked into."""
     for value in given:
         if isinstance(value, Followed):
             if value.open:
                 return value.tape
         elif isinstance(value, list | tuple | dict):
-            found = _tape(value.values() if isinstance(value, dict) else value)
+            found = tape_of(value.values() if isinstance(value, dict) else value)
             if found is not None:
                 return found
     return None
