@@ -62,7 +62,7 @@ def index() -> str:
     closing = (
         "Public groups, such as regions or arms of an experiment, are not questions: everything is estimated [within "
         "each](../survey.md#groups). A question that is asked again and again is a [campaign with "
-        "periods](../collector.md)."
+        "periods](../collector.md); [answers that change](../questions.md#answers-that-change) cost one epsilon in all."
     )
     return "\n".join([*lines, "", closing, ""])
 
