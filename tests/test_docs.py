@@ -120,7 +120,7 @@ def _commands() -> dict[tuple[str, ...], set[str]]:
         waiting += [((*path, name), command.get_command(context, name)) for name in names]
     for module in ("train_images", "train_table"):
         found[("train",)] |= {
-            word for one in import_module(f"noisette.cli.{module}").command.params for word in one.opts
+            word for one in import_module(f"noisette.cli.learning.{module}").command.params for word in one.opts
         }
     return found
 
