@@ -270,6 +270,28 @@ def numbers() -> list[Any]:
     return found
 
 
+def listed() -> list[Any]:
+    """Return what a search finds where everybody reports about every text there may be."""
+    made: Any = nz.PrefixExtending(epsilon=2.0, domain=nz.Texts(1, alphabet="abcdef"))
+    total = made.tally(made.privatize(np.repeat(["a", "c", "f"], [300, 200, 60]), rng=7)).total
+    got = search.search(made, total, texts=3)
+    found: list[Any] = [got.texts, got.share, got.std_error, got.checked, got.shown, got.threshold, got.users]
+    told = search.measured(made, total, ["a", "b"])
+    return [*found, told.value, told.std_error, told.ends]
+
+
+def windows() -> list[Any]:
+    """Return where the windows of the least variance lie on two domains, and which inputs have them."""
+    found: list[Any] = []
+    for domain in (nz.Interval(), nz.Interval(2, 12)):
+        made: Any = nz.LpOptimal(1.7, domain=domain)
+        places = np.linspace(*made._place(np.asarray([domain.low, domain.high])), 5)
+        inputs = [made._value(place) for place in places.tolist()]
+        found += [vars(made._rungs) if hasattr(made._rungs, "__dict__") else made._rungs, places, inputs]
+        assert made._place(np.asarray(inputs)) == pytest.approx(places, rel=1e-6, abs=1.0)
+    return found
+
+
 STORIES: dict[str, Callable[[], Any]] = {
     **{
         f"{name} {domain} {epsilon}": partial(whole, name, domain, epsilon)
@@ -291,6 +313,8 @@ STORIES: dict[str, Callable[[], Any]] = {
     "geometries": geometries,
     "draws": draws,
     "numbers": numbers,
+    "listed": listed,
+    "windows": windows,
 }
 
 
