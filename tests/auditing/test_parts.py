@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing import blackbox, claims, membership, one_run
+from noisette.auditing import blackbox, claims, independence, membership, one_run
 from noisette.auditing.attacks import attack_by_scores, attack_on_losses
 from noisette.auditing.blackbox import Audit, _distinct, _draw, _Event, _surest, claim_of
 from noisette.auditing.exact import _level
@@ -407,3 +407,27 @@ def test_a_table_of_scores_is_judged_as_its_two_columns_are(tmp_path: Path) -> N
     path.write_text("\n".join(["score,member", *rows, "1,2"]), encoding="utf-8")
     with pytest.raises(ValueError, match="1 for members and 0 for others"):
         attack_by_scores(path)
+
+
+@pytest.mark.parametrize("size", [150, 400])
+def test_values_told_apart_are_judged_by_as_many_tests_as_are_made(size: int) -> None:
+    """Excesses that do not vary are told from a limit by 7 ln(2 tests / share) / (3 (n - 1)) alone."""
+    limits, share = {0.5: 0.2, 1.0: 0.1}, 1e-6
+    widths = [width for width in independence._STRETCHES if width <= size]
+    risk = math.log(2 * len(limits) * sum(size // width for width in widths) / share)
+    room = 7 * risk / (3 * (max(widths) - 1))
+
+    def told(excess: float) -> str | None:
+        gap = 0.5 - math.log1p(-excess)  # above an epsilon of 1/2
+        laws = SimpleNamespace(log_prob=lambda _, x: np.where(np.asarray(x) == 9.0, -gap, 0.0))
+        return independence.told_apart(laws, np.arange(size) / size, np.zeros(size), 1, 9.0, limits, share)
+
+    assert told(0.2 + 0.999 * room) is None
+    assert told(0.2 + 1.001 * room) is not None
+
+
+def test_decimals_are_written_in_domains_of_any_width() -> None:
+    """Multiples of a thousandth, of a hundredth ... or of a million million: the finest of which there is room for."""
+    sizes = {-2: 163, -1: 233, 0: 1313, 8: 1113, 15: 1057, 16: 161}  # beyond, parts of the width alone
+    assert {power: len(written(nz.Interval(0, 10.0**power))) for power in sizes} == sizes
+    assert np.isin([3e14, 7e14], written(nz.Interval(0, 1e15))).all()
