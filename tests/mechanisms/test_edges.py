@@ -115,6 +115,8 @@ EDGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     ),
     "a first report at all of the budget": (lambda once: memoised.BiLoloha(5, 2, 2.0, once), 2.0, 1.9),
     "bits at another budget": (lambda once: memoised.DBitFlip(5, 2, 2.0, once), 1.9, 2.0),
+    "values to answer with": (lambda size: memoised.DBitFlip(size, 3, 2.0, 2.0), 1, 2),
+    "a period at least": (lambda periods: memoised.DBitFlip(5, periods, 2.0, 2.0), 0, 1),
     "periods": (lambda periods: memoised.DBitFlip(5, periods, 2.0, 2.0), 1001, 1000),
     "bits": (lambda bits: memoised.DBitFlip(5, 2, 2.0, 2.0, bits=bits), 6, 5),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -69,3 +70,12 @@ def test_a_page_of_a_survey_tells_how_far_it_is() -> None:
     survey_page(survey, 1000, on_progress=seen.append)
     assert seen == pytest.approx([place / len(seen) for place in range(len(seen))])
     assert len(seen) > 2
+
+
+def test_what_cannot_be_on_a_page_is_left_out_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["noisette.planner.page"], "compared", lambda: ["gaussian", "duchi"])
+    found = _data(page(users=700, epsilon=1.0, delta=1e-6))
+    assert [law["name"] for law in found["laws"]] == ["duchi"]
+    assert "gaussian" in found["others"]
+    with pytest.raises(ValueError, match="'gaussian' cannot be on the page"):
+        page(users=700, epsilon=1.0, delta=1e-6, mechanisms=["duchi", "gaussian"])

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of
 
 from noisette._files import ChangingFile
 from noisette._service import Problem
-from noisette.shuffler import Clients, PacketLayout, Round, Shuffler, create_app, new_secret, receiving
+from noisette.shuffler import Clients, PacketLayout, Round, Shuffler, create_app, new_secret, receiving, service
 from noisette.shuffler._http import Operators
 from noisette.shuffler.clients import SIGNATURE, sign
 from noisette.shuffler.sender import Http
@@ -192,3 +193,13 @@ def test_keys_of_operators_have_sixteen_letters_and_shorter_ones_are_refused() -
     for keys in wrong:
         with pytest.raises(ValueError, match="keys of at least 16 letters"):
             Operators(keys)
+
+
+def test_whether_packets_can_be_stored_is_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pings = [50.0], []
+    shuffler = SimpleNamespace(ping=lambda: pings.append(now[0]), batches=lambda: [{"state": "aside"}] * 2)
+    ready = service._Ready(shuffler, SimpleNamespace(trouble=""))  # type: ignore[arg-type]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for now[0] in (50.0, 50.5, 50.75, 51.0, 51.5, 52.0):
+        assert json.loads(ready.answer().body) == {"status": "needs-attention", "batches_aside": 2}
+    assert pings == [50.0, 51.0, 52.0]
