@@ -635,3 +635,14 @@ def test_pairs_are_turned_where_vectors_of_numbers_differ() -> None:
     assert list(turned(nz.Laplace(1.0), (np.asarray(0.5), np.asarray(-0.5)))) == []
     chosen = nz.PrivSet(1.0, nz.Selection(5, 2))
     assert list(turned(chosen, (np.asarray([0, 1]), np.asarray([2, 3])))) == []
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_delta_of_noise_in_whole_steps_between_near_values_is_the_sum_of_its_terms(width: int) -> None:
+    """Stretches of one step and of two, which lie between the two values alone, as well."""
+    mechanism = nz.DiscreteLaplace(0.5, domain=nz.Grid(0, width))
+    reports = np.arange(-300.0, 300.0 + width)
+    own, other = (np.exp(mechanism.log_prob(reports, np.full(reports.size, end))) for end in (0.0, float(width)))
+    for epsilon in (0.0, 0.15, 0.45):
+        wanted = np.maximum(own - math.exp(epsilon) * other, 0).sum()
+        assert nz.exact_delta(mechanism, epsilon) == pytest.approx(wanted, rel=1e-12)
