@@ -162,6 +162,17 @@ def test_as_many_extensions_are_kept_as_there_are(more: int) -> None:
     assert len(found.symbols) == every + min(more, 0)
 
 
+@pytest.mark.parametrize("users", [0, 1, 2])
+def test_of_fewer_than_two_users_no_share_is_known(users: int) -> None:
+    mechanism = nz.PrefixExtending(1.0, nz.Texts(1, alphabet="abcd"), seeds=2)
+    counts = np.zeros((2, mechanism.buckets), dtype=np.int64)
+    counts[0, :users] = 1
+    group = searching._Group(mechanism, 1, counts)
+    made = group.measured(mechanism.domain.symbols(["a", "c"]))
+    assert (made.low, made.high, made.count.tolist()) == (0.0, 1.0, [users, users])
+    assert np.isnan(made.value).all() == np.isinf(made.std_error).all() == (users < 2)
+
+
 def test_what_is_counted_on_a_ring_is_what_its_polynomials_say() -> None:
     """The loop as Python, which is what is compiled; coefficients as large as they may be carry most."""
     rng = np.random.default_rng(4)
