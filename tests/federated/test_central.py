@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx
+from flwr.serverapp.strategy import Bulyan, FedAdam, FedAvg, FedProx, FedXgbBagging, FedXgbCyclic, QFedAvg
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.accounting import sampled_gaussian
@@ -236,6 +237,35 @@ def test_a_strategy_that_leaves_drawn_clients_out_is_refused():
 
     with pytest.raises(ValueError, match="Half asked 3 of the 6 clients"):
         start(CentralPrivacy(Half(), clip=Norm(1.0), **ALMOST_EXACT))
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        (lambda: Bulyan(num_malicious_nodes=1), "Bulyan cannot take its step from one reply.*no model"),
+        (lambda: QFedAvg(client_learning_rate=0.1), "QFedAvg cannot take its step.*train_loss"),
+        (FedXgbBagging, "FedXgbBagging cannot take its step"),
+        (FedXgbCyclic, "FedXgbCyclic asked 1 of the 2"),
+    ],
+    ids=["no model", "a loss", "trees", "one client"],
+)
+def test_a_strategy_that_needs_more_than_a_mean_is_refused_before_anybody_is_asked(inner, why):
+    """Bulyan's model never moved, and the budget was spent."""
+    asked = []
+    strategy = CentralPrivacy(inner(), clip=Norm(1.0), **ALMOST_EXACT)
+    with pytest.raises(ValueError, match=why):
+        start(strategy, tamper=lambda reply, node: asked.append(node))
+    assert not asked
+
+
+def test_a_strategy_that_cannot_be_copied_is_tried_by_its_first_round():
+    class Locked(FedAvg):
+        def __init__(self):
+            super().__init__()
+            self.lock = threading.Lock()
+
+    result = start(CentralPrivacy(Locked(), clip=Norm(1.0), **ALMOST_EXACT), rounds=1)
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.05), abs=5e-3)
 
 
 def test_a_round_that_draws_nobody_is_released_all_the_same():

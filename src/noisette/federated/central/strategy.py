@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -28,7 +29,8 @@ class CentralPrivacy(Strategy):
 
     Each round asks clients by Poisson sampling, clips their updates to ``clip``, adds them up exactly, adds exact
     Gaussian noise, and hands the wrapped strategy one reply: the model that the noisy mean leads to. FedAvg, FedAdam
-    and the like take their step from there; strategies that compare replies (Krum, FedMedian) have nothing to compare.
+    and the like take their step from there; strategies that compare replies (Krum, FedMedian) have nothing to compare,
+    and those that make no model of one reply (Bulyan, QFedAvg, trees) are refused before anybody is asked.
     ``clients`` is how many take part in all and ``clients_per_round`` how many a round asks on average. With more than
     one of ``bands`` the noise is correlated over rounds (DP-FTRL by matrix factorisation), which "auto" weighs by the
     predicted error.
@@ -101,6 +103,7 @@ class CentralPrivacy(Strategy):
                 "spend as much again beside it: build another strategy for it, and add up what both guarantee."
             )
         layout = ModelLayout.of({name: array.numpy() for name, array in initial_arrays.items()})
+        self._try(initial_arrays)
         plan = CentralPlan(rounds=num_rounds, **self.asked)
         self._rounds = PrivateRounds(plan, layout, self.clip, rng=self._rng)
         prospect = plan.prospect(layout.dims)
@@ -136,13 +139,41 @@ class CentralPrivacy(Strategy):
             return []
         shown: Any = _Shown(chosen)
         messages = list(self.strategy.configure_train(server_round, arrays, config, shown))
+        self._check_asked(messages, chosen)
+        return messages
+
+    def _check_asked(self, messages: list[Message], chosen: list[int]) -> None:
+        """Refuse a strategy that leaves out clients that were drawn."""
         asked = sorted(message.metadata.dst_node_id for message in messages)
         if asked != sorted(chosen):
             raise ValueError(
                 f"{type(self.strategy).__name__} asked {len(asked)} of the {len(chosen)} clients that were drawn. The "
                 "guarantee needs all of them: wrap a strategy that asks every client it is shown (fraction_train=1)."
             )
-        return messages
+
+    def _try(self, arrays: ArrayRecord) -> None:
+        """Refuse, before anybody is asked, a strategy that makes no model of one reply, such as Bulyan or QFedAvg."""
+        try:
+            tried = copy.deepcopy(self.strategy)
+        except Exception:  # it holds what cannot be copied: the first round will tell
+            return
+        shown: Any = _Shown([1, 2])
+        silent, _log.disabled = _log.disabled, True
+        why = "it returns no model"
+        try:
+            messages = list(tried.configure_train(1, copy.deepcopy(arrays), ConfigRecord({}), shown))
+            made, _ = tried.aggregate_train(1, [self._reply(copy.deepcopy(arrays))])
+        except Exception as error:  # of whatever it looks for
+            messages, made, why = [], None, str(error)
+        finally:
+            _log.disabled = silent
+        if messages:
+            self._check_asked(messages, shown.get_node_ids())
+        if made is None:
+            raise ValueError(
+                f"{type(self.strategy).__name__} cannot take its step from one reply, the private mean, and nothing "
+                f"else is released: {why}. Wrap a strategy that averages, such as FedAvg or FedAdam."
+            )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
