@@ -224,3 +224,5 @@ def test_chance_is_renewed_in_all_its_bits():
     rest = slice(24 + 8 * 624, None)
     assert torch.equal(seen[0][rest], plain[rest])
     assert torch.equal(seen[0][8:24], plain[8:24])
+    renew_chance(secret, always=False)
+    assert torch.equal(torch.get_rng_state(), seen[1])  # nobody has seeded it since

@@ -177,7 +177,7 @@ def make_private(
     try:
         recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # type: ignore[no-untyped-call]  # slow to trace
         recorder.look = torch.compiler.disable(look_again)  # type: ignore[no-untyped-call]
-        private_loader.shown, recorder.renew = recorder.notes.begin, partial(renew_chance, noise)
+        private_loader.shown, recorder.renew = recorder.notes.begin, partial(renew_chance, noise, always=False)
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +29,8 @@ from torch.utils.data.distributed import DistributedSampler
 from noisette import _random, _validate
 from noisette.sgd._ranks import Ranks
 
-_STATE = torch.Generator().manual_seed(0).get_state().numpy()  # of a Mersenne twister before its first draw
+_OURS = secrets.randbits(63)  # what our states say that they were seeded with
+_STATE = torch.Generator().manual_seed(_OURS).get_state().numpy()  # of a Mersenne twister before its first draw
 _WORDS = slice(24, 24 + 8 * 624)  # where its words lie, of 32 bits each in room for 64
 
 
@@ -194,17 +196,17 @@ class PoissonLoader:
         return self.dataset[place if self._members is None else int(self._members[place])]
 
 
-def renew_chance(rng: np.random.Generator) -> None:
-    """Give torch's generators a state that nobody knows, where ``rng`` is a secret generator.
+def renew_chance(rng: np.random.Generator, *, always: bool = True) -> None:
+    """Give torch's generators a state that nobody knows, where ``rng`` is secret; or only if they were seeded since.
 
     Dropout and augmentation draw for a whole batch: with one example more, those behind it draw other numbers. So what
     the others bring has one law with and without it, and is the same for nobody who knows the numbers: from a seed, or
     by trying all 2^32 that torch tells apart.
     """
-    if not _random.is_secret(rng):
+    if not _random.is_secret(rng) or not (always or torch.default_generator.initial_seed() != _OURS):
         return
     state = _STATE.copy()
-    state[_WORDS].view(np.uint64)[:] = _random.bits64(rng, 624) >> np.uint64(32)
+    state[_WORDS].view(np.uint64)[:] = _random.bits64(rng, 312).view(np.uint32)
     torch.default_generator.set_state(torch.from_numpy(state))
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(int(rng.integers(2**63)))

@@ -17,8 +17,6 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal
@@ -110,9 +108,8 @@ class Notes:
         """Forget the loss, not what is usual, nor the batch: many loops forget old gradients after the forward pass."""
         self.factor, self.seen, self.seed, self.beside = None, False, 1.0, False
 
-    @contextmanager
-    def differentiated(self, loss: Tensor) -> Iterator[None]:
-        """Let a loss be differentiated; refuse one that leads into the model past what the model returned.
+    def follow(self, loss: Tensor) -> None:
+        """Refuse a loss that leads into the model past what the model returned.
 
         What a hook or an object of its own took from inside of the model, or a layer that was called again, is followed
         by nobody: examples may meet in it.
@@ -131,11 +128,6 @@ class Notes:
                 )
             seen.add(node)
             left += [before for before, _ in node.next_functions]
-        self.running = True
-        try:
-            yield
-        finally:
-            self.running = False
 
     def begun_from(self, loss: Tensor, gradient: Tensor | None) -> Tensor | None:
         """Return what to differentiate a loss from: the number of examples for a mean."""
@@ -200,8 +192,12 @@ class ModelOutput(Followed):
                 return
             if self.ndim == 0 or gradient is not None:  # else torch says what is wrong
                 gradient = self.notes.begun_from(self, gradient)
-            with self.notes.differentiated(self):
+            self.notes.follow(self)
+            self.notes.running = True
+            try:
                 super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
+            finally:
+                self.notes.running = False
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
