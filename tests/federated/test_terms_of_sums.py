@@ -10,13 +10,20 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra federated")
 
+from flwr.app import Message, MessageType, RecordDict
 from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 
 from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger
 from noisette.federated import Norm
-from noisette.federated.distributed.flower import DistributedFedAvg, DistributedPrivacy, _NotAgreed, workflow
+from noisette.federated.distributed.flower import (
+    NOT_UNDER_AGGREGATION,
+    DistributedFedAvg,
+    DistributedPrivacy,
+    _NotAgreed,
+    workflow,
+)
 from noisette.federated.distributed.noise import DistributedPlan
 
 PLAN = DistributedPlan(epsilon=4.0, delta=1e-6, rounds=2, survivors=3, dims=5, clip=Norm(1.0))
@@ -214,3 +221,13 @@ def test_an_update_of_another_shape_is_not_encoded(shape):
     assert PLAN.encode(np.zeros(5), rng=1).shape == (5,)
     with pytest.raises(ValueError, match="an update of 5 weights"):
         PLAN.encode(np.zeros(shape), rng=1)
+
+
+@pytest.mark.parametrize("kind", [MessageType.EVALUATE, MessageType.QUERY])
+def test_no_other_request_than_to_train_is_looked_at(tmp_path, monkeypatch, kind):
+    own = mod(tmp_path)
+    monkeypatch.setattr(own, "_check_lists", lambda *_: pytest.fail("the lists of another request"))
+    made = own(
+        Message(RecordDict(), dst_node_id=3, message_type=kind), SimpleNamespace(), lambda *_: pytest.fail("the app")
+    )
+    assert NOT_UNDER_AGGREGATION in made.error.reason

@@ -73,3 +73,18 @@ def test_a_variance_with_a_kink_is_searched_more_finely() -> None:
     assert found.min() <= variance.min() * (1 + 1e-6)
     ends = trial_points(nz.PrivUnitG(1.0, dims=3))
     assert ends.size == 2
+
+
+@pytest.mark.parametrize("length", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("kinked", [True, False])
+def test_where_a_variance_is_looked_at_does_not_depend_on_the_unit(kinked: bool, length: float) -> None:
+    """Kinks are told from rounding by the size of the variance, be it a millionth of a millionth."""
+
+    def made(end: float) -> Any:
+        if kinked:
+            return nz.LevelledResponse((-end, 0.3 * end, end), (3.0, 1.0))
+        return nz.Piecewise(6.0, domain=nz.Interval(-end, end))
+
+    unit, scaled = trial_points(made(1.0)), trial_points(made(length))
+    assert scaled.size == unit.size
+    assert scaled / length == pytest.approx(unit, abs=1e-6)
