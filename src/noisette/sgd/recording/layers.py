@@ -139,7 +139,7 @@ class Tied(Part):
         return self._sums([part.each() for part, _ in self._members])
 
 
-class Pieces(Part):
+class FormedInPieces(Part):
     """Gradients of weights that are formed some examples at a time, as (examples, fan out, fan in), and of a bias.
 
     ``form`` returns those of some examples, the same to the bit each time. Their norms are taken while a cache holds
@@ -205,13 +205,13 @@ class Outer(Part):
     def __init__(self, inputs: Tensor, outputs: Tensor, place: Callable[[Tensor], Tensor], *, bias: bool) -> None:
         self._inputs, self._outputs, self._place = inputs, outputs, place
         self._bias = _summed(outputs) if bias else None
-        self._formed: Pieces | None = None
+        self._formed: FormedInPieces | None = None
 
-    def form(self) -> Pieces:
+    def form(self) -> FormedInPieces:
         """Return every example's gradient, and keep it."""
         if self._formed is None:
             shape = len(self._outputs), self._outputs.shape[2], self._inputs.shape[2]
-            self._formed = Pieces(self._product, shape, self._place, self._bias, kept=True)
+            self._formed = FormedInPieces(self._product, shape, self._place, self._bias, kept=True)
         return self._formed
 
     def _product(self, some: slice) -> Tensor:
@@ -407,7 +407,7 @@ def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
         return _added([_kernels.each_kernel(layer, entered[some], gradient[some], way) for entered, gradient in uses])
 
     again = way == "tiles" and _is_long(uses, fan_out * fan_in)
-    return Pieces(form, (len(outputs), fan_out, fan_in), place, own, kept=not again)
+    return FormedInPieces(form, (len(outputs), fan_out, fan_in), place, own, kept=not again)
 
 
 def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
