@@ -690,14 +690,14 @@ def test_pictures_have_labels_and_errors(survey: nz.Survey) -> None:
     results = survey.estimate(survey.privatize(_people(), rng=3))
     figure = results.plot()
     assert [one.text for one in figure.layout.annotations] == ["age", "hours", "diet"]
-    assert figure.layout.yaxis.title.text == "mean, 95% interval"
+    assert figure.layout.yaxis.title.text == "mean,<br>95% interval"
     assert figure.data[0].error_y.array is not None
     assert figure.data[1].type == "bar"
     diet = results["diet"].plot()
     assert diet.layout.xaxis.title.text == "diet"
-    assert diet.layout.yaxis.title.text == "share of people, 95% interval"
+    assert diet.layout.yaxis.title.text == "share of people,<br>95% interval"
     assert list(diet.data[0].x) == ["none", "vegan", "halal"]
-    assert results["hours"].plot().layout.yaxis.title.text == "share of people, smoothed: no interval"
+    assert results["hours"].plot().layout.yaxis.title.text == "share of people,<br>smoothed: no interval"
 
 
 # --- files and words
@@ -1095,3 +1095,35 @@ def test_one_person_has_no_covariance() -> None:
         told = survey.estimate(survey.privatize({"x": [0.2], "y": [0.9]}, rng=seed)).joint("x", "y").table()
         assert told["value"].isna().all()
         assert told["high"].tolist() == [1.0, 0.25]
+
+
+@pytest.mark.slow
+def test_pictures_tell_quantities_apart() -> None:
+    """Means within labels are points with names, units have axes of their own, times of day an axis of hours."""
+    pytest.importorskip("plotly")
+    asked = [nz.Choice("c", ["a", "b"]), nz.Number("x", 0, 10), nz.Number("y", 0, 1), nz.Number("z", 0, 1)]
+    more = [nz.Number("v", 0, 100, want="variance"), nz.Number("up", "05:00", "12:00", want="quantiles")]
+    survey = nz.Survey([*asked, *more], epsilon=8.0, joint=[("c", "x"), ("y", "z")], groups={"g": ["n", "s"]})
+    rng = np.random.default_rng(2)
+    people = {
+        "c": rng.choice(["a", "b"], 900),
+        "x": rng.uniform(0, 10, 900),
+        "y": rng.random(900),
+        "z": rng.random(900),
+    }
+    people |= {"v": rng.uniform(0, 100, 900), "up": ["08:30"] * 900, "g": rng.choice(["n", "s"], 900)}
+    results = survey.estimate(survey.privatize(people, rng=3))
+    within = results["c × x"].plot()
+    groups = ("all", "g=n", "g=s")
+    assert list(within.data[0].x) == [f"c={label}, {group}" for group in groups for label in "ab"]
+    assert list(results.by("g")["n"]["c × x"].plot().data[0].x) == ["c=a", "c=b"]
+    for name, told in (("v", ["mean", "variance"]), ("y × z", ["correlation", "covariance"])):
+        figure = results[name].plot()
+        ups = [figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text]
+        assert ups == [f"{one},<br>95% interval" for one in told]
+        assert [list(one.x) for one in figure.data] == [list(groups)] * 2
+        assert len({one.y[0] for one in figure.data}) == 2
+    clock = results["up"].plot()
+    assert clock.layout.xaxis.tickformat == "%H:%M"
+    assert clock.data[0].x[0].startswith("1970-01-01 05:")
+    assert len(results.plot().data) == len(results) + 2

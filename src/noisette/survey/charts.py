@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noisette.survey.estimation.hierarchy import CdfEstimate
 from noisette.survey.questions import Number
@@ -20,6 +20,16 @@ _HELD_BARS = 16  # of one with intervals: its bars are made of whole cells
 _HEIGHT = 220  # pixels of one question
 
 
+class _Panel(NamedTuple):
+    """Axes with one trace; ``clock`` says that they show times of day."""
+
+    title: str
+    across: str
+    up: str
+    trace: Any
+    clock: bool = False
+
+
 def _plotly() -> Any:
     """Return plotly's figures, or say how to get them."""
     try:
@@ -30,33 +40,28 @@ def _plotly() -> Any:
 
 
 def results_figure(results: Results) -> Any:
-    """Return one row of axes for each question."""
-    _plotly()
-    from plotly.subplots import make_subplots
-
-    names = list(results)
-    figure = make_subplots(rows=len(names), cols=1, subplot_titles=[escape(name) for name in names])
-    for row, name in enumerate(names, start=1):
-        for trace in _traces(results[name]):
-            figure.add_trace(trace, row=row, col=1)
-        across, up = _axes(results[name])
-        figure.update_xaxes(title_text=across, row=row, col=1)
-        figure.update_yaxes(title_text=up, row=row, col=1)
-    return figure.update_layout(height=80 + _HEIGHT * len(names), showlegend=False, template="plotly_white")
+    """Return one row of axes for each question, or for each of its quantities that has a unit of its own."""
+    return _figure([panel for answer in results.values() for panel in _panels(answer)])
 
 
 def answer_figure(answer: Answer) -> Any:
     """Return the picture of one question."""
-    across, up = _axes(answer)
-    figure = _plotly().Figure(data=_traces(answer))
-    figure.update_layout(
-        title=escape(answer.question.name),
-        xaxis_title=across,
-        yaxis_title=up,
-        showlegend=False,
-        template="plotly_white",
-    )
-    return figure
+    panels = _panels(answer)
+    return _figure(panels) if len(panels) > 1 else _figure(panels).update_layout(height=None)
+
+
+def _figure(panels: list[_Panel]) -> Any:
+    """Return panels below each other."""
+    _plotly()
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=len(panels), cols=1, subplot_titles=[panel.title for panel in panels])
+    for row, panel in enumerate(panels, start=1):
+        figure.add_trace(panel.trace, row=row, col=1)
+        clock = {"tickformat": "%H:%M"} if panel.clock else {}
+        figure.update_xaxes(title_text=panel.across, **clock, row=row, col=1)
+        figure.update_yaxes(title_text=panel.up, row=row, col=1)
+    return figure.update_layout(height=80 + _HEIGHT * len(panels), showlegend=False, template="plotly_white")
 
 
 def _pictured(answer: Answer) -> bool:
@@ -64,60 +69,67 @@ def _pictured(answer: Answer) -> bool:
     return answer.question.wants_distribution and answer.reports > 0
 
 
-def _axes(answer: Answer) -> tuple[str, str]:
-    """Return what the axes mean."""
-    name = escape(answer.question.name)
-    if _pictured(answer):
-        held = isinstance(answer.estimate, CdfEstimate)
-        shown = f"{answer.results.level:.0%} interval" if held else "smoothed: no interval"
-        return name, f"share of people, {shown}"
-    level = f"{answer.results.level:.0%} interval"
-    return (name, f"share of people, {level}") if answer.question.tells != "mean" else ("group", f"mean, {level}")
-
-
 def _on_axis(answer: Answer, values: Any) -> list[Any]:
-    """Return numbers as the question's axis shows them."""
+    """Return numbers as the question's axis shows them: times of day are those of one day, whose date is not shown."""
     own = answer.question
     if isinstance(own, Number) and own.axis != "number":
-        return [str(own.shown(value)) for value in values]
+        return [f"{'1970-01-01 ' if own.axis == 'time' else ''}{own.shown(value)}" for value in values]
     return list(values)
 
 
-def _wide(answer: Answer, width: Any) -> Any:
-    """Return the width of bars; that of dates is for plotly to find."""
-    return None if isinstance(answer.question, Number) and answer.question.axis != "number" else width
-
-
-def _traces(answer: Answer) -> list[Any]:
-    """Return bars of a distribution, or points with intervals: of the labels, or of the mean in each group."""
-    figures = _plotly()
+def _panels(answer: Answer) -> list[_Panel]:
+    """Return bars of a distribution, or points with intervals: of the labels, or of each mean in each group."""
+    name, level = escape(answer.question.name), f"{answer.results.level:.0%} interval"
     if _pictured(answer):
-        bars = answer.bars(bins=_HELD_BARS if isinstance(answer.estimate, CdfEstimate) else _BARS)
-        middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
-        error = None
-        if "share_low" in bars:
-            up, down = bars["share_high"] - bars["share"], bars["share"] - bars["share_low"]
-            error = {"type": "data", "symmetric": False, "array": up.clip(lower=0), "arrayminus": down.clip(lower=0)}
-        shown = _on_axis(answer, middles)
-        return [figures.Bar(x=shown, y=bars["share"], width=_wide(answer, width), marker_color=_INK, error_y=error)]
+        return [_bars(answer, name, level)]
     table = answer.table()
     if answer.question.tells != "mean":
         table = table[table["group"] == answer.results.group]
-    where = table["quantity"] if answer.question.tells != "mean" or table["group"].nunique() == 1 else table["group"]
-    return [
-        figures.Scatter(
-            x=[escape(str(label)) for label in where],
-            y=table["value"],
-            mode="markers",
-            marker={"color": _INK, "size": 9},
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": table["high"] - table["value"],
-                "arrayminus": table["value"] - table["low"],
-            },
-        )
-    ]
+        return [_Panel(name, name, f"share of people,<br>{level}", _points(table, table["quantity"]))]
+    one = table["group"].nunique() == 1
+    spans = dict(zip(answer.question.estimated, answer.question.spans.tolist(), strict=True))
+    panels = []
+    for span in dict.fromkeys(spans.values()):  # quantities of different units have axes of their own
+        own = table[table["quantity"].map(spans) == span]
+        several = own["quantity"].nunique() > 1
+        told = own["quantity"].str.removeprefix("mean where ")
+        where = told if one else told + ", " + own["group"] if several else own["group"]
+        what = "mean" if several else own["quantity"].iloc[0]
+        panels.append(_Panel(name, name if one else "group", f"{escape(what)},<br>{level}", _points(own, where)))
+    return panels
+
+
+def _bars(answer: Answer, name: str, level: str) -> _Panel:
+    """Return the bars of a distribution."""
+    held = isinstance(answer.estimate, CdfEstimate)
+    bars = answer.bars(bins=_HELD_BARS if held else _BARS)
+    middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
+    error = None
+    if held:
+        up, down = bars["share_high"] - bars["share"], bars["share"] - bars["share_low"]
+        error = {"type": "data", "symmetric": False, "array": up.clip(lower=0), "arrayminus": down.clip(lower=0)}
+    axis = answer.question.axis if isinstance(answer.question, Number) else "number"
+    shown = {"x": _on_axis(answer, middles), "width": None if axis != "number" else width}  # plotly finds that of dates
+    trace = _plotly().Bar(**shown, y=bars["share"], marker_color=_INK, error_y=error)
+    return _Panel(
+        name, name, f"share of people,<br>{level if held else 'smoothed: no interval'}", trace, axis == "time"
+    )
+
+
+def _points(table: pd.DataFrame, where: pd.Series) -> Any:
+    """Return a point with its interval for each row."""
+    return _plotly().Scatter(
+        x=[escape(str(label)) for label in where],
+        y=table["value"],
+        mode="markers",
+        marker={"color": _INK, "size": 9},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": table["high"] - table["value"],
+            "arrayminus": table["value"] - table["low"],
+        },
+    )
 
 
 def page(head: str, table: pd.DataFrame, note: str) -> str:
