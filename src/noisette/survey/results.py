@@ -401,8 +401,9 @@ class Answer:
         """Return the most frequent texts that were found, at most this many: text, share, low, high, std_error.
 
         Intervals hold for each text by itself, although it was chosen for its share: they are of people who had no part
-        in choosing it, or make up for the choice. Texts too rare to differ from chance are not shown; ``attrs["note"]``
-        says below which share.
+        in choosing it, or make up for the choice. Of ten equally frequent texts the first row is too large, so for the
+        first of ten take ``level=1 - 0.05 / 10``: all ten then hold together. Texts too rare to differ from chance are
+        not shown; ``attrs["note"]`` says below which share.
         """
         if self.question.tells != "texts":
             raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
