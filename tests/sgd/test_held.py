@@ -281,9 +281,7 @@ STORIES: dict[str, Callable[[], Any]] = {
     "budget": lambda: [
         (made := Budget.for_target(2.0, 1e-5, steps=50, sampling_prob=0.05)).multiplier,
         [made.spent(steps).epsilon for steps in (0, 1, 50)],
-        [made.spent_rdp(steps).epsilon for steps in (0, 7)],
         Budget(2.0, 0.1, 1e-5, None, 0.5).spent(3).epsilon,
-        Budget(2.0, 0.1, 1e-5, None, 0.5).spent_rdp(3).epsilon,
     ],
 }
 IN_SINGLE_PRECISION = {"angles", "runs", "watched", "advised", "judged"}

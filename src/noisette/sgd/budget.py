@@ -41,21 +41,6 @@ class Budget:
         """Return what ``steps`` steps guarantee, by composing privacy loss distributions."""
         return _spent(self.multiplier * self.truth, self.sampling_prob, self.delta, steps)
 
-    def spent_rdp(self, steps: int) -> Guarantee:
-        """Return what ``steps`` steps guarantee by Renyi divergences: quicker to follow, and a little worse."""
-        if steps == 0:
-            return Guarantee(0.0, unit="example", model="central", relation="add-remove")
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
-
-        accountant = RdpAccountant()
-        step = dp_accounting.PoissonSampledDpEvent(
-            self.sampling_prob, dp_accounting.GaussianDpEvent(self.multiplier * self.truth)
-        )
-        accountant.compose(step, steps)
-        epsilon = accountant.get_epsilon(self.delta)
-        return Guarantee(epsilon, self.delta, unit="example", model="central", relation="add-remove")
-
     def check(self, steps: int) -> None:
         """Refuse a step beyond the last that the guarantee allows."""
         if self.steps is not None and steps >= self.steps:
