@@ -220,7 +220,7 @@ class Law(Protocol):
 
     @property
     def total(self) -> int:
-        """What the weights of all reports add up to."""
+        """Sum of the weights of all reports."""
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return for one place of an input how many reports have which weight."""

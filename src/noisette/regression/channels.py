@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,8 +50,42 @@ class EntrySums:
         return EntrySums(self.users + other.users, self.count + other.count, self.total + other.total)
 
 
+class VectorChannel(ABC):
+    """A private way for vectors: what a device sends, what a server reads."""
+
+    mechanism: Any
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the mechanism protects."""
+        guarantee: Guarantee = self.mechanism.guarantee
+        return guarantee
+
+    @cached_property
+    @abstractmethod
+    def noise(self) -> float:
+        """Largest expected squared length of the error of one user's vector."""
+
+    @abstractmethod
+    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
+        """Return one report for each user; ``levels`` are the attributes' values on [-1, 1], where levels matter."""
+
+    @abstractmethod
+    def gather(self, reports: Any) -> Any:
+        """Refuse reports that the mechanism cannot have sent, and sum the others."""
+
+    @abstractmethod
+    def mean(self, gathered: Any) -> FloatArray:
+        """Return the unbiased mean: what is reported of an entry, divided by the chance that it is."""
+
+    def spec(self) -> dict[str, Any]:
+        """Return the JSON description of the mechanism."""
+        spec: dict[str, Any] = self.mechanism.spec()
+        return spec
+
+
 @dataclass(frozen=True)
-class OneEntry:
+class OneEntry(VectorChannel):
     """One entry of a vector, drawn at random, by a mechanism for values with a level.
 
     *Guarantee*: ``matrix[i][j]`` is the mechanism's, for an entry of level i against level j. The entry is drawn
@@ -62,12 +97,6 @@ class OneEntry:
     dims: int
     bound: float
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What the mechanism protects."""
-        guarantee: Guarantee = self.mechanism.guarantee
-        return guarantee
-
     @cached_property
     def noise(self) -> float:
         """Expected squared length of the error of one user's vector, levels being equally frequent."""
@@ -77,7 +106,6 @@ class OneEntry:
         return float(second.mean() * self.dims**2 * self.bound**2)
 
     def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> EntryReports:
-        """Return one report for each user; ``levels`` are the attributes' values on [-1, 1]."""
         source = _random.generator(rng)
         chosen = source.integers(0, self.dims, len(vectors))
         rows = np.arange(len(vectors))
@@ -86,7 +114,6 @@ class OneEntry:
         return EntryReports(chosen, self.mechanism.privatize(np.stack([value, level], axis=1), rng=source))
 
     def gather(self, reports: EntryReports) -> EntrySums:
-        """Refuse reports that the mechanism cannot have sent, and sum the others by entry."""
         if not isinstance(reports, EntryReports) or len(reports) == 0:
             raise ValueError(f"Expected the EntryReports of at least one user, got {type(reports).__name__}.")
         if reports.indices.min() < 0 or reports.indices.max() >= self.dims:
@@ -106,16 +133,10 @@ class OneEntry:
         return 1 if weights is None else len(weights)
 
     def mean(self, gathered: EntrySums) -> FloatArray:
-        """Return the unbiased mean: what is reported of an entry, divided by the chance that it is."""
         readout = self.mechanism.readout
         weights = np.ones(1) if readout.weights is None else readout.weights
         total = readout.offset * gathered.count + readout.scale * (gathered.total @ weights)
         return np.asarray(total * (self.bound * self.dims / gathered.users))
-
-    def spec(self) -> dict[str, Any]:
-        """Return the JSON description of the mechanism."""
-        spec: dict[str, Any] = self.mechanism.spec()
-        return spec
 
 
 class Gathered(Protocol):
@@ -129,41 +150,11 @@ class Gathered(Protocol):
         """Return the sums of both batches."""
 
 
-class VectorChannel(Protocol):
-    """A private way for vectors: what a device sends, what a server reads."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is protected."""
-
-    @property
-    def noise(self) -> float:
-        """Largest expected squared length of the error of one user's vector."""
-
-    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
-        """Return the reports of users' vectors; ``levels`` decide how much each entry is protected, if any does."""
-
-    def gather(self, reports: Any) -> Any:
-        """Check and sum reports."""
-
-    def mean(self, gathered: Any) -> FloatArray:
-        """Return the unbiased mean of the vectors."""
-
-    def spec(self) -> dict[str, Any]:
-        """Return a JSON description."""
-
-
 @dataclass(frozen=True)
-class WholeVector:
+class WholeVector(VectorChannel):
     """A mechanism of the catalogue that protects every entry alike."""
 
     mechanism: Any
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What the mechanism protects: the user's whole vector."""
-        guarantee: Guarantee = self.mechanism.guarantee
-        return guarantee
 
     @property
     def _share(self) -> float:
@@ -186,24 +177,16 @@ class WholeVector:
         return float(second / self._share * (half**2).sum())
 
     def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
-        """Return one report for each user."""
         return self.mechanism.privatize(vectors, rng=rng)
 
     def gather(self, reports: Any) -> Aggregate:
-        """Refuse reports that the mechanism cannot have sent, and sum the others."""
         aggregate: Aggregate = self.mechanism.aggregate(reports)
         return aggregate
 
     def mean(self, gathered: Aggregate) -> FloatArray:
-        """Return the unbiased mean: what is reported of an entry, divided by the chance that it is."""
         readout = gathered.mechanism.readout
         total = readout.offset * gathered.count + readout.scale * gathered.total
         return np.asarray(total / (self._share * gathered.users))
-
-    def spec(self) -> dict[str, Any]:
-        """Return the JSON description of the mechanism."""
-        spec: dict[str, Any] = self.mechanism.spec()
-        return spec
 
 
 def channel_of(

@@ -54,8 +54,15 @@ def log_mass(common: FloatArray, change: FloatArray, epsilon: float) -> FloatArr
     return np.asarray(np.rint(common / step) * step + np.trunc(change / step) * step)
 
 
+class CategoryLaw(Law, Protocol):
+    """A table of reports about categories."""
+
+    def sample(self, codes: IntArray, reports: Any, rng: np.random.Generator) -> None:
+        """Write one report for each category."""
+
+
 @dataclass(frozen=True)
-class KeepOrReplace:
+class KeepOrReplace(CategoryLaw):
     """Keep an integer below ``size`` with weight ``keep``, else draw one below ``size``, each with weight ``other``."""
 
     size: int
@@ -77,7 +84,6 @@ class KeepOrReplace:
 
     @property
     def total(self) -> int:
-        """Sum of all weights."""
         return self.keep + self.size * self.other
 
     @property
@@ -91,7 +97,6 @@ class KeepOrReplace:
         return Fraction(self.other, self.total)
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return self.table()
 
     def table(self) -> dict[str, Any]:
@@ -308,13 +313,6 @@ class CategoricalMechanism(CodedReports):
                 "There is no nearest category to clip to: map unknown values to one of their own, such as 'other'."
             )
         return codes
-
-
-class CategoryLaw(Law, Protocol):
-    """A table of reports about categories."""
-
-    def sample(self, codes: IntArray, reports: Any, rng: np.random.Generator) -> None:
-        """Write one report for each category."""
 
 
 class CountingMechanism(Supporting, CategoricalMechanism):

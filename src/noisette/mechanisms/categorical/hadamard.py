@@ -15,11 +15,11 @@ from noisette._random import ULP
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import blocks
-from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, just_below, keep_weight
+from noisette.mechanisms.categorical._base import UNIT, CategoryLaw, Codes, CountingMechanism, just_below, keep_weight
 
 
 @dataclass(frozen=True)
-class SylvesterColumns:
+class SylvesterColumns(CategoryLaw):
     """Columns of Sylvester's matrix of ``order``: ``own`` of 2^53 draws give one in which the category's row is +1."""
 
     order: int
@@ -31,7 +31,6 @@ class SylvesterColumns:
         return UNIT * (self.order // 2)
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "columns", "order": self.order, "own": self.own}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

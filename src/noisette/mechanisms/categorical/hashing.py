@@ -17,7 +17,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import PubliclyDrawn
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace, whole
+from noisette.mechanisms.categorical._base import CategoryLaw, CountingMechanism, KeepOrReplace, whole
 
 PRIME = 2**31 - 1
 _MOST_BUCKETS = 1 << 20
@@ -89,7 +89,7 @@ def _row_counts(inside: BoolArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Hashed:
+class Hashed(CategoryLaw):
     """A map drawn at random, and the bucket of the category under it, kept or replaced."""
 
     maps: AffineHash
@@ -101,7 +101,6 @@ class Hashed:
         return self.maps.seeds * self.response.total
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "hashed", "maps": self.maps.seeds, "response": self.response.written()}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

@@ -15,7 +15,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Tally
 from noisette.domains import Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, just_below
+from noisette.mechanisms.categorical._base import UNIT, CategoryLaw, Codes, CountingMechanism, just_below
 from noisette.mechanisms.categorical._singer import Singer, points, prime_powers
 
 MOST_CATEGORIES = 1 << 25
@@ -24,7 +24,7 @@ _NEARLY_LEAST = 1.01  # variance in units of the least, for which a smaller desi
 
 
 @dataclass(frozen=True)
-class CyclicNoise:
+class CyclicNoise(CategoryLaw):
     """Integers modulo the order of a design: those that added to the category are in it weigh ``own``, else ``other``.
 
     What is added to the negative category is drawn without looking at it.
@@ -50,11 +50,9 @@ class CyclicNoise:
 
     @property
     def total(self) -> int:
-        """Sum of all weights."""
         return self.own * self.design.block + self.other * (self.design.order - self.design.block)
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         sizes = {"order": self.design.order, "block": self.design.block}
         return {"kind": "cyclic", **sizes, "own": self.own, "other": self.other}
 
@@ -63,7 +61,6 @@ class CyclicNoise:
         return (self.design.block, self.own), (self.design.order - self.design.block, self.other)
 
     def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        """Write one report for each category."""
         members, order, more = self.design.members, self.design.order, self.own - self.other
         first = more * self.design.block  # draws that give a member of the set; the rest gives any integer
         for block in blocks(codes.size):

@@ -19,6 +19,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms.categorical._base import (
     UNIT,
+    CategoryLaw,
     CountingMechanism,
     just_below,
     keep_weight,
@@ -46,7 +47,7 @@ class Subsets:
 
 
 @dataclass(frozen=True)
-class Sets:
+class Sets(CategoryLaw):
     """Sets of ``length`` categories: ``own`` of 2^53 draws give one with the own category, and all of those alike."""
 
     size: int
@@ -59,7 +60,6 @@ class Sets:
         return UNIT * math.comb(self.size - 1, self.length - 1) * math.comb(self.size - 1, self.length)
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "subset", "size": self.size, "length": self.length, "own": self.own}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

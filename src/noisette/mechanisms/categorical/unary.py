@@ -16,7 +16,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import CountingMechanism, just_below, log_fraction, log_mass
+from noisette.mechanisms.categorical._base import CategoryLaw, CountingMechanism, just_below, log_fraction, log_mass
 from noisette.mechanisms.categorical._bits import BITS, FINE, IndependentBits
 
 _LANE = 255  # zeros and ones that a byte can add up
@@ -39,7 +39,7 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class NoisyBits:
+class NoisyBits(CategoryLaw):
     """A bit for each of ``size`` categories: on by the law ``others``; the own one is off by the law ``turned``."""
 
     size: int
@@ -52,7 +52,6 @@ class NoisyBits:
         return 1 << (FINE * self.size)
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "bits", "size": self.size, "others": self.others.weight, "turned": self.turned.weight}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

@@ -29,12 +29,13 @@ class Noise(Protocol):
     from one ``period`` to the next, or on a parabola where ``parabolic``.
     """
 
-    half: ClassVar[float]
-    parabolic: ClassVar[bool]
+    half: ClassVar[float] = 0.0
+    parabolic: ClassVar[bool] = False
 
     @property
     def period(self) -> int:
         """Steps after which the tail repeats itself, lower."""
+        return 1
 
     @property
     def tail_span(self) -> int:
@@ -247,17 +248,13 @@ class AdditiveMechanism(ScalarMechanism):
 
 
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(Noise):
     """P(k) proportional to exp(-rate |k|)."""
 
     rate: float
-    half: ClassVar[float] = 0.0
-    parabolic: ClassVar[bool] = False
-    period: ClassVar[int] = 1
 
     @property
     def absolute(self) -> tuple[float, float, float]:
-        """First, second and third absolute moment."""
         half_sinh = math.sinh(self.rate / 2) if self.rate < 1400 else math.inf
         second = 1 / (2 * half_sinh**2) if half_sinh < 1e150 else 0.0
         first = 1 / math.sinh(self.rate) if self.rate < 700 else 0.0
@@ -285,11 +282,9 @@ class LaplaceNoise:
         return up(Fraction(self.rate) * steps)
 
     def written(self) -> dict[str, Any]:
-        """Return the numbers, as a certificate states them."""
         return {"kind": "laplace", "rate": self.rate}
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
-        """Draw the noise."""
         return _random.discrete_laplace(rng, self.rate, size)
 
     def log_mass(self, noise: FloatArray) -> FloatArray:
@@ -298,13 +293,11 @@ class LaplaceNoise:
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class GaussianNoise(Noise):
     """P(k) proportional to exp(-k^2 / (2 sigma^2))."""
 
     sigma: float
-    half: ClassVar[float] = 0.0
     parabolic: ClassVar[bool] = True
-    period: ClassVar[int] = 1
 
     @cached_property
     def _normaliser(self) -> float:
@@ -315,7 +308,6 @@ class GaussianNoise:
 
     @cached_property
     def absolute(self) -> tuple[float, float, float]:
-        """First, second and third absolute moment."""
         if self.sigma > 2**10:  # sums and integrals of k^p exp(-k^2/2 sigma^2) agree to O(sigma^-2) and better
             first = math.sqrt(2 / math.pi) * self.sigma - 1 / (6 * self._normaliser)
             return first, self.sigma**2, 2 * math.sqrt(2 / math.pi) * self.sigma**3
@@ -344,7 +336,6 @@ class GaussianNoise:
         return math.inf
 
     def written(self) -> dict[str, Any]:
-        """Return the numbers, as a certificate states them."""
         return {"kind": "gaussian", "sigma": self.sigma}
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:

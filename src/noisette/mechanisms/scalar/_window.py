@@ -22,11 +22,11 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, TableMechanism, check_step, coarseness, power_of_two
+from noisette.mechanisms._base import Lattice, ScalarLaw, TableMechanism, check_step, coarseness, power_of_two
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(ScalarLaw):
     """The integer table: window of ``width`` outputs, ``moves`` + 1 places, chance ``p_window``."""
 
     domain: Interval
@@ -102,7 +102,6 @@ class Window:
         return (1 << 53) * self.width * self.moves
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {
             "kind": "window",
             "first": self.first,
@@ -118,7 +117,6 @@ class Window:
         return (self.width, inside * self.moves), (self.moves, ((1 << 53) - inside) * self.width)
 
     def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Draw one report for each place."""
         size = place.size
         other = rng.random(size) >= self.p_window
         report = _random.words(rng, self.moves, size).astype(np.float64)

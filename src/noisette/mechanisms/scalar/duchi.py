@@ -16,13 +16,13 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
+from noisette.mechanisms._base import Lattice, Points, ScalarLaw, TableMechanism, check_step, power_of_two
 
 _UNIT = 1 << 53
 
 
 @dataclass(frozen=True)
-class TwoPoint:
+class TwoPoint(ScalarLaw):
     """Reports ``low`` or ``high``, the latter with probability (x - low) / (high - low)."""
 
     low: float
@@ -68,7 +68,6 @@ class TwoPoint:
         return _UNIT
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "two-point", "low": self.low, "high": self.high}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

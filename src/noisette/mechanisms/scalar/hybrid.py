@@ -16,7 +16,7 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, CutAnywhere, largest_ratio
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, TableMechanism
+from noisette.mechanisms._base import Lattice, Points, ScalarLaw, TableMechanism
 from noisette.mechanisms.scalar._window import Window, bounded_readout
 from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.scalar.piecewise import unbiased_travel
@@ -25,7 +25,7 @@ _DUCHI_ALONE = 0.61  # below it mixing in Piecewise raises the worst-case varian
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(ScalarLaw):
     """A report by the window with chance ``share``, a multiple of 2^-53, else one of two."""
 
     share: float
@@ -38,7 +38,6 @@ class Mixture:
         return (1 << 53) * self.window.total * self.pair.total
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {
             "kind": "mixture",
             "share": int(self.share * (1 << 53)),

@@ -16,7 +16,7 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, Moments, Readout
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
+from noisette.mechanisms._base import Lattice, Points, ScalarLaw, TableMechanism, check_step, power_of_two
 from noisette.mechanisms.scalar import _lp_table
 from noisette.mechanisms.scalar._lp_table import WindowTable
 from noisette.mechanisms.scalar._window import Window, bounded_readout
@@ -45,7 +45,7 @@ class Rungs(Lattice):
 
 
 @dataclass(frozen=True)
-class Outputs:
+class Outputs(ScalarLaw):
     """The table of positions that outputs own, and the outputs on the domain."""
 
     table: WindowTable
@@ -57,7 +57,6 @@ class Outputs:
         return self.table.total
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         outputs = {"codes": self.table.codes.tolist(), "counts": self.table.counts.tolist(), "rungs": vars(self.rungs)}
         return {
             "kind": "window-over-all",
@@ -72,7 +71,6 @@ class Outputs:
         return tuple((1, weight) for weight in self.table.weights(int(place)))
 
     def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Draw one report for each place."""
         report = self.table.sample(place, rng).astype(np.float64)
         report *= self.rungs.step
         report += self.rungs.origin

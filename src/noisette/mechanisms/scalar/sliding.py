@@ -17,7 +17,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
-from noisette.mechanisms._base import Points, TableMechanism, check_step, coarseness, power_of_two
+from noisette.mechanisms._base import Points, ScalarLaw, TableMechanism, check_step, coarseness, power_of_two
 
 _HALF = 8  # likely outputs, and as many others: with 16 the variance at epsilon 1 would be 0.2 % lower
 _UNIT = 1 << 53
@@ -45,7 +45,7 @@ class CodedPoints(Points):
 
 
 @dataclass(frozen=True, eq=False)
-class SlidingRows:
+class SlidingRows(ScalarLaw):
     """A row of weights for each point: a value is moved to one of the two points around it, and its row is drawn from.
 
     Row j has ``likely`` of 2^53 draws for each of the outputs j, ..., j + 7 and ``rare`` for the others.
@@ -130,7 +130,6 @@ class SlidingRows:
         return tuple((1, weight) for weight in self.weights(float(place)))
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         levels = [0] * (_HALF + 1)
         return {"kind": "table", "levels": levels, "outputs": str(self.support), "rows": self.counts.tolist()}
 

@@ -16,20 +16,19 @@ from noisette._validate import FloatArray
 from noisette.cells import up
 from noisette.core import Tail
 from noisette.domains import Interval
-from noisette.mechanisms.scalar._additive import AdditiveMechanism
+from noisette.mechanisms.scalar._additive import AdditiveMechanism, Noise
 
 _ROUNDED_DOWN = 1 - 2.0**-50  # keeps rounding of probabilities on the private side
 
 
 @dataclass(frozen=True)
-class StaircaseNoise:
+class StaircaseNoise(Noise):
     """Noise on the half-integers: mass falls by exp(-rate) after ``first`` steps, then after every ``width``."""
 
     rate: float
     width: int
     first: int
     half: ClassVar[float] = 0.5
-    parabolic: ClassVar[bool] = False
 
     @cached_property
     def p_first(self) -> float:
@@ -92,7 +91,6 @@ class StaircaseNoise:
             return max(self.rate, up(mpmath.log(top) * (1 + mpmath.mpf(2) ** -150)))
 
     def written(self) -> dict[str, Any]:
-        """Return the numbers, as a certificate states them."""
         inside = int(self.p_first * (1 << 53))
         return {"kind": "staircase", "rate": self.rate, "width": self.width, "first": self.first, "inside": inside}
 

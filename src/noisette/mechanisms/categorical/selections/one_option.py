@@ -16,26 +16,24 @@ from noisette import _random
 from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import PubliclyDrawn
+from noisette.core import Law, PubliclyDrawn
 from noisette.domains import Selection
 from noisette.mechanisms.categorical._base import UNIT, Codes, just_below, keep_weight
 from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 
 
 @dataclass(frozen=True)
-class DrawnAnswers:
+class DrawnAnswers(Law):
     """Twice the number of an option, and one more for yes: ``true`` of 2^53 draws give the true answer."""
 
     size: int
     true: int
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "drawn-answers", "options": self.size, "true": self.true}
 
     @property
     def total(self) -> int:
-        """Sum of all weights."""
         return UNIT * self.size
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

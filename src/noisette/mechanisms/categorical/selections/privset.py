@@ -17,6 +17,7 @@ from noisette._random import ULP
 from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
+from noisette.core import Law
 from noisette.domains import Selection
 from noisette.mechanisms.categorical._base import UNIT, just_below, keep_weight, log_fraction, log_mass
 from noisette.mechanisms.categorical._subsets import fill_subsets
@@ -27,7 +28,7 @@ _MOST_OPTIONS = 1 << 16
 
 
 @dataclass(frozen=True)
-class MeetingSets:
+class MeetingSets(Law):
     """Sets of ``length`` of ``size`` items: ``meeting`` of 2^53 draws give one that meets ``most`` own items."""
 
     size: int
@@ -36,7 +37,6 @@ class MeetingSets:
     meeting: int
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         law = {"kind": "meeting-sets", "items": self.size, "most": self.most}
         return law | {"length": self.length, "meeting": self.meeting}
 

@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Capabilities, Moments, PubliclyDrawn, Readout, Tally
+from noisette.core import Capabilities, Law, Moments, PubliclyDrawn, Readout, Tally
 from noisette.domains import Texts
 from noisette.domains.texts import Symbols
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
@@ -74,7 +74,7 @@ class PrefixHash:
 
 
 @dataclass(frozen=True)
-class HashedPrefixes:
+class HashedPrefixes(Law):
     """A group and a seed drawn at random, and the bucket of a prefix under it, kept or replaced."""
 
     cells: int
@@ -82,11 +82,9 @@ class HashedPrefixes:
 
     @property
     def total(self) -> int:
-        """Sum of the weights of all reports."""
         return self.cells * self.response.total
 
     def written(self) -> dict[str, Any]:
-        """Return the integers, as a certificate states them."""
         return {"kind": "hashed", "maps": self.cells, "response": self.response.written()}
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:

@@ -40,7 +40,7 @@ class AddedNoise(Protocol):
 
 
 @dataclass(frozen=True)
-class RoundedLaplace:
+class RoundedLaplace(AddedNoise):
     """Continuous Laplace noise of scale 1 / rate, rounded to whole steps: the published noise on a grid."""
 
     rate: float
@@ -63,7 +63,7 @@ class RoundedLaplace:
 
 
 @dataclass(frozen=True)
-class RoundedGaussian:
+class RoundedGaussian(AddedNoise):
     """Continuous normal noise rounded to whole steps: the published noise on a grid."""
 
     sigma: float

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisette._validate import FloatArray
-from noisette.mechanisms.tensor.retain.laws import RoundedGaussian, RoundedLaplace
+from noisette.mechanisms.tensor.retain.laws import AddedNoise, RoundedGaussian, RoundedLaplace
 
 _HALF_LINE = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True)
-class RealLaplace:
+class RealLaplace(AddedNoise):
     """Continuous Laplace noise; `log_mass` is a log density per step."""
 
     rate: float
 
     @property
     def absolute(self) -> tuple[float, float, float]:
-        """First, second and third absolute moment."""
         return 1 / self.rate, 2 / self.rate**2, 6 / self.rate**3
 
     def log_mass(self, noise: FloatArray) -> FloatArray:
@@ -34,14 +33,13 @@ class RealLaplace:
 
 
 @dataclass(frozen=True)
-class RealGaussian:
+class RealGaussian(AddedNoise):
     """Continuous normal noise; `log_mass` is a log density per step."""
 
     sigma: float
 
     @property
     def absolute(self) -> tuple[float, float, float]:
-        """First, second and third absolute moment."""
         return _HALF_LINE * self.sigma, self.sigma**2, 2 * _HALF_LINE * self.sigma**3
 
     def log_mass(self, noise: FloatArray) -> FloatArray:

@@ -72,7 +72,7 @@ class Projection(Protocol):
 
 
 @dataclass(frozen=True)
-class SphereProjection:
+class SphereProjection(Projection):
     """u uniform on the unit sphere of ``dims`` dimensions: T^2 is Beta(1/2, (dims - 1)/2)."""
 
     dims: int
@@ -84,7 +84,6 @@ class SphereProjection:
 
     @property
     def limit(self) -> float:
-        """Largest gamma in use."""
         return math.sqrt(1 - _LEAST_SINE**2)
 
     @property
@@ -123,11 +122,9 @@ class SphereProjection:
         return a * (math.log1p(-gamma) + math.log1p(gamma)) - math.log(2 * a) - log_half_beta(a)
 
     def mass_within(self, gamma: float) -> tuple[Any, Any]:
-        """Return proved limits of P(T >= gamma)."""
         return sphere_mass(self.dims, gamma, self.log_mass(gamma))
 
     def proposal(self, gamma: float) -> Proposal:
-        """Return how to draw T given T >= gamma, without rounding."""
         mean = math.exp(self.log_part(gamma) - self.log_mass(gamma)) if self.dims > 1 else 1.0
         return sphere_proposal(self.dims, gamma, min(mean, (1 + gamma) / 2))
 
@@ -164,7 +161,7 @@ class SphereProjection:
 
 
 @dataclass(frozen=True)
-class NormalProjection:
+class NormalProjection(Projection):
     """u standard normal in any number of dimensions: T is a standard normal variable, like every other part of u."""
 
     limit: ClassVar[float] = 2.0**20
@@ -188,11 +185,9 @@ class NormalProjection:
         return -(gamma**2) / 2 - math.log(2 * math.pi) / 2
 
     def mass_within(self, gamma: float) -> tuple[Any, Any]:
-        """Return proved limits of P(T >= gamma)."""
         return normal_mass(gamma)
 
     def proposal(self, gamma: float) -> Proposal:
-        """Return how to draw T given T >= gamma, without rounding."""
         return NormalTail(gamma, math.exp(self.log_part(gamma) - self.log_mass(gamma)))
 
     def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
