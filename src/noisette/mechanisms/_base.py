@@ -180,6 +180,18 @@ class BaseMechanism(ABC):
         """How sums of reports become an estimate."""
 
     @abstractmethod
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments of what one report estimates, elementwise in ``x``."""
+
+    @abstractmethod
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the exact log mass of a report, per unit of length on a fine lattice."""
+
+    @abstractmethod
+    def witnesses(self) -> tuple[Any, Any]:
+        """Return inputs and reports among which the worst ratio is attained."""
+
+    @abstractmethod
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
 
@@ -313,18 +325,6 @@ class ScalarMechanism(BaseMechanism):
     @abstractmethod
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Return the reports of one block of admissible values."""
-
-    @abstractmethod
-    def moments(self, x: Any) -> Moments:
-        """Return the exact moments of a report, elementwise in ``x``."""
-
-    @abstractmethod
-    def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report, per unit of length on a fine lattice."""
-
-    @abstractmethod
-    def witnesses(self) -> tuple[FloatArray, FloatArray]:
-        """Return inputs and reports among which the worst ratio is attained."""
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         values = _validate.numbers(x)

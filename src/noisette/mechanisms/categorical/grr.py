@@ -75,7 +75,6 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         return np.bincount(reports, minlength=self.domain.size).astype(np.int64, copy=False)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, codes = np.broadcast_arrays(np.asarray(report), self._inputs(x))
         mass = np.where(reports == codes, np.log(self.p_own), np.log(self.p_other))
         return np.where(self.support.contains(reports), mass, -np.inf)

@@ -101,7 +101,6 @@ class HadamardResponse(CountingMechanism):
         return (len(reports) + walsh_hadamard(columns)[1 : self.domain.size + 1]) // 2
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, codes = np.broadcast_arrays(np.asarray(report), self._inputs(x))
         possible = self.support.contains(reports)
         positive = _positive(codes + 1, np.where(possible, reports, 0).astype(np.int64))

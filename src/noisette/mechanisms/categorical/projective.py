@@ -159,7 +159,6 @@ class ProjectiveGeometryResponse(CountingMechanism):
         return self.design.count(reports, self.domain.size)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, codes = np.broadcast_arrays(np.asarray(report), self._inputs(x))
         possible = self.support.contains(reports)
         sums = (np.where(possible, reports, 0).astype(np.int64) + codes) % self.design.order

@@ -155,7 +155,6 @@ class SubsetSelection(CountingMechanism):
         return np.bincount(reports.reshape(-1), minlength=self.domain.size).astype(np.int64, copy=False)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, codes = np.asarray(report), self._inputs(x)
         _validate.trailing(reports, self.report_shape, "report")
         size, length, p_own = self.domain.size, self.length, self._support_law[0]

@@ -169,7 +169,6 @@ class UnaryEncoding(CountingMechanism):
         return np.asarray(lanes.sum(axis=0, dtype=np.int64) + rest)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, codes = np.asarray(report), self._inputs(x)
         _validate.trailing(reports, self.report_shape, "report")
         possible = self.support.contains(reports)

@@ -298,7 +298,6 @@ class OptimalGraded(BaseMechanism):
         return reports.reshape(values.shape)[()]
 
     def moments(self, x: Any) -> Moments:
-        """Return the exact moments of a report."""
         values = self._admit(_validate.reals(x))
         chances = self._solved.chances(*self._place(values))
         away = np.asarray(self.support.values) - values[..., None]

@@ -136,7 +136,6 @@ class DrawnOption(SelectionMechanism, PubliclyDrawn):
         return counts.sum(axis=1), counts[:, 1], int(counts[:, 1].sum())
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         rows = self._inputs(x)
         reports = np.asarray(report)
         possible = self.support.contains(reports)

@@ -232,7 +232,6 @@ class PrivSet(SelectionMechanism):
         return np.full(size, len(reports)), total, int(number @ number)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a report."""
         reports, own = np.asarray(report), self._padded(self._inputs(x))
         _validate.trailing(reports, self.report_shape, "report")
         meets = np.zeros(np.broadcast_shapes(reports.shape[:-1], own.shape[:-1]), dtype=bool)
