@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import noisette as nz
 from noisette.core import add_sums
+from noisette.enhancement.reconstruction import expectation_maximization
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.mechanisms.tensor import _whole
 from noisette.mechanisms.tensor.gaussian.release import release_data
@@ -216,3 +218,40 @@ def test_the_error_of_a_sketch_is_not_promised() -> None:
     sketch: Any = nz.CATALOGUE["jl"].example(1.0)
     with pytest.raises(ValueError, match="depends on the data"):
         _ = dataclasses.replace(noisy, mechanism=sketch).std
+
+
+# Values of which one is refused, beside those at either edge, and how the message shows that one.
+NAMED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a number": (lambda: nz.Laplace(1.0).privatize([-1.0, 1.0, 1.5, 0.0]), "got 1.5"),
+    "a number that is none": (lambda: nz.Laplace(1.0).privatize([-1.0, 1.0, math.nan, 0.0]), "got nan"),
+    "a category from above": (
+        lambda: nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(3)).privatize([0, 2, 7, 1]),
+        "7",
+    ),
+    "a category from below": (
+        lambda: nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(3)).privatize([0, 2, -4, 1]),
+        "-4",
+    ),
+    "an option": (lambda: nz.PrivSet(1.0, nz.Selection(5, 2)).target([[0, 4], [-1, -1], [0, 9]]), "9"),
+    "a report": (lambda: nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(3)).tally([0, 2, 8, 1]), "8"),
+    "a weight from above": (
+        lambda: nz.RetainOrNoise(2.0, domain=nz.TensorDomain((3, 2)), weights=[0.0, 1.0, 1.5], weights_epsilon=0.0),
+        "got 1.5",
+    ),
+    "a weight from below": (
+        lambda: nz.RetainOrNoise(2.0, domain=nz.TensorDomain((3, 2)), weights=[0.0, 1.0, -0.5], weights_epsilon=0.0),
+        "got -0.5",
+    ),
+    "a value of a population": (lambda: nz.deviation(nz.Laplace(1.0), users=9, values=[-1.0, 1.0, 1.25]), "1.25"),
+    "a count": (
+        lambda: expectation_maximization(np.eye(3), [0.0, 5.0, -2.0]),
+        "got -2",
+    ),
+    "a count that is none": (lambda: expectation_maximization(np.eye(3), [0.0, 5.0, math.inf]), "got inf"),
+}
+
+
+@pytest.mark.parametrize(("asked", "shown"), NAMED.values(), ids=NAMED)
+def test_a_message_shows_what_is_refused_and_not_what_is_beside_it(asked: Callable[[], Any], shown: str) -> None:
+    with pytest.raises(ValueError, match=rf"(?<![\d.]){re.escape(shown)}(?![\d])"):
+        asked()
