@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -565,3 +566,9 @@ def test_slow_start_tells_which_budgets_need_a_programme(monkeypatch: pytest.Mon
     assert nz.LpOptimal(epsilon=5.0312).slow_start
     with pytest.raises(AssertionError, match="programme"):
         nz.LpOptimal(epsilon=5.0312).moments(0.0)
+
+
+def test_a_programme_that_is_not_solved_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(x=None, message="no room"))
+    with pytest.raises(RuntimeError, match="epsilon=1.2 was not solved: no room"):
+        _lp_solve.solve(1.2, np.linspace(0.1, 2.2, 12))
