@@ -570,5 +570,5 @@ def test_slow_start_tells_which_budgets_need_a_programme(monkeypatch: pytest.Mon
 
 def test_a_programme_that_is_not_solved_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(x=None, message="no room"))
-    with pytest.raises(RuntimeError, match="epsilon=1.2 was not solved: no room"):
+    with pytest.raises(RuntimeError, match=r"epsilon=1\.2 was not solved: no room"):
         _lp_solve.solve(1.2, np.linspace(0.1, 2.2, 12))
