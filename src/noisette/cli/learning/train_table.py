@@ -252,4 +252,5 @@ def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) 
     console().print(shown)
     if math.isinf(rows[0]["std_error"]):
         console().print(BLIND)
-    console().print("Of columns that are spread evenly and independent; found four times in five, at 95 %.")
+    console().print("Columns are taken to be independent and spread evenly: others tell less.")
+    console().print("An effect that shows is found four times in five, at 95 %.")
