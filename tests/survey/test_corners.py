@@ -150,3 +150,22 @@ def test_a_plan_of_tracked_answers_is_that_of_a_period(tmp_path: Path) -> None:
     assert (
         "plans no periods" in CliRunner().invoke(verbs, ["plan", str(path), "--html", str(tmp_path / "p.html")]).output
     )
+
+
+@pytest.mark.slow
+def test_dates_and_times_are_printed_as_such(tmp_path: Path) -> None:
+    asked = [nz.Number("born", "1950-01-01", "2009-12-31", want="quantiles"), nz.Number("up", "05:00", "12:00")]
+    survey = nz.Survey(asked, epsilon=8.0)
+    survey.privatize({"born": ["1980-05-05"] * 400, "up": ["08:30"] * 400}, rng=1).save(tmp_path / "r.parquet")
+    told = " ".join(CliRunner().invoke(verbs, ["estimate", str(tmp_path / "r.parquet")]).output.split())
+    answers = survey.estimate(tmp_path / "r.parquet")
+    low, high = answers["born"].quantile_interval(0.5)
+    assert f"{answers['born'].quantile(0.5)}" in told
+    assert f"days {low} {high}" in told
+    assert f"up mean all {answers['up'].mean}" in told
+    assert f"min {answers['up'].interval()[0]}" in told
+    few = survey.privatize({"born": ["1980-05-05"], "up": ["08:30"]}, rng=1)
+    few.save(tmp_path / "one.parquet")
+    assert "born median all -" in " ".join(
+        CliRunner().invoke(verbs, ["estimate", str(tmp_path / "one.parquet")]).output.split()
+    )

@@ -164,7 +164,8 @@ def _show(campaigns: list[Any], as_json: bool, served: dict[str, Any]) -> None:
     for one in campaigns:
         out.print(literal(f"{one.title} ({one.id}): {named(one)}"))
         out.print(f"Guarantee: {describe(one.mechanism.guarantee)}")
-        out.print(f"Answers: {one.answers}, one in each period ({one.period})")
+        which = f"one of {one.periods} periods, and ± is about one" if one.answers == "tracked" else "each period"
+        out.print(f"Answers: {one.answers}, one in {which} ({one.period})")
         shown = table("quantity", ">± expected", "verdict")
         judged = verdicts(one)
         for name, error in zip(one.quantities, one.predict().tolist(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -156,9 +157,9 @@ def estimate_survey(
         ">reports",
     )
     shown = table(*headers, *([">design effect"] if effects else []))
+    dated = {one.name: one for one in asked.questions if getattr(one, "axis", "number") != "number"}
     for row in rows[:_TERMINAL_ROWS]:
-        error = row["std_error"]
-        numbers = (number(row[key], error) for key in ("value", "std_error", "low", "high"))
+        numbers = _numbers(row, dated.get(row["question"]) if row["quantity"] != "variance" else None)
         cells = (literal(row[key]) for key in ("question", "quantity", "group"))
         more = [f"{row['design_effect']:.3g}"] if effects else []
         shown.add_row(*cells, *numbers, f"{row['reports']:,}", *more)
@@ -172,6 +173,16 @@ def estimate_survey(
         out.print(literal(f"{name}, quantiles {ends}"))
         out.print(literal(found["note"]), style="dim")
     out.print("An interval holds for its quantity by itself, not for all together.", style="dim")
+
+
+def _numbers(row: Mapping[str, Any], dated: Any) -> list[str]:
+    """Return value, error and ends of an interval as they are shown: dates and times of day as such."""
+    value, error, *ends = (row[key] for key in ("value", "std_error", "low", "high"))
+    if dated is None or not all(map(math.isfinite, (value, *ends))):
+        return [number(one, error) for one in (value, error, *ends)]
+    unit, width = ("days", error) if dated.axis == "date" else ("min", error / 60)
+    told = [str(dated.shown(min(max(one, dated.low), dated.high))) for one in (value, *ends)]
+    return [told[0], f"{number(width, width)} {unit}", *told[1:]]
 
 
 def _name(names: Mapping[tuple[str, str], str], question: str, quantity: str) -> str:
