@@ -321,6 +321,8 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
                 _complain(mechanism, goodness.last_bits(mechanism.support, whole, last, share), where)
             last = whole
             _complain(mechanism, goodness.collisions(mechanism.support, whole, share), where)
+            if not isinstance(mechanism, PubliclyDrawn):  # what is drawn lies on no lattice
+                _complain(mechanism, goodness.entries(mechanism, x, whole, share), where)
             _check_mean(mechanism, whole, x, level)
 
 
@@ -501,6 +503,8 @@ def _ways(mechanism: Estimating, seed: int) -> Iterator[tuple[str, Callable[[Any
         generator = np.random.Generator(kind(seed))
         yield f"with {kind.__name__}", partial(mechanism.privatize, rng=generator)
     yield "with a long seed", partial(mechanism.privatize, rng=2**40 + seed)
+    wide: Any = np.int64(seed)
+    yield "with a seed of numpy", partial(mechanism.privatize, rng=wide)
 
     def elsewhere(values: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
@@ -630,7 +634,7 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
             reports = mechanism.privatize(given, rng=seed, **other)
         except (ValueError, TypeError, AttributeError):  # not every mechanism takes every form
             continue
-        rounded = name in ("float32", "float16", "whole numbers", "short whole numbers", "yes or no")
+        rounded = name.startswith(("float", "whole", "short whole", "yes"))
         meant = mechanism.privatize(np.asarray(given, float), rng=seed) if rounded else plain
         meant = meant if isinstance(meant, Reports) else meant.astype(_as_numpy(reports).dtype)
         same = np.array_equal(table(_as_numpy(reports)), table(meant), equal_nan=True)
@@ -684,15 +688,22 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "a masked array", lambda values: np.ma.masked_array(values)
     yield "something that numpy reads", _Read
     yield "numbers of another byte order", lambda values: values.astype(values.dtype.newbyteorder())
+    yield "numbers at odd places of the memory", _unaligned
     yield "a view from behind", lambda values: values[::-1].copy()[::-1]
     if "pandas" in sys.modules and x.ndim == 1:
         yield "a column of pandas", lambda values: sys.modules["pandas"].Series(values)
+    if "pyarrow" in sys.modules and x.ndim == 1:
+        yield "a column of Arrow", lambda values: sys.modules["pyarrow"].array(values)
     if x.dtype.kind == "f":
         if np.all(np.abs(x) < 2.0**53):  # larger ones may not be whole numbers of 64 bits
             yield "whole numbers", lambda values: np.rint(values).astype(np.int64)
         if np.all(np.abs(x) < 2.0**31):
             yield "short whole numbers", lambda values: np.rint(values).astype(np.int32)
+        if np.all(np.abs(x) < 2.0**7):
+            yield "whole numbers of one byte", lambda values: np.rint(values).astype(np.int8)
+            yield "whole numbers without a sign", lambda values: np.abs(np.rint(values)).astype(np.uint8)
         yield "yes or no", lambda values: values > np.mean(x)
+        yield "longer floats", lambda values: values.astype(np.longdouble)
         sizes = np.abs(x[x != 0])
         if np.all((sizes > 1e-25) & (sizes < 1e25)):  # float32 holds them, and noise around them
             yield "float32", lambda values: np.asarray(values, dtype=np.float32)
@@ -718,6 +729,12 @@ class _Read:
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def _unaligned(values: Any) -> Any:
+    made = np.empty(values.nbytes + 1, dtype=np.uint8)[1:].view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made
 
 
 def _kept(values: Any) -> Any:
@@ -799,6 +816,7 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
     skew = _skewness(mechanism, x, stated.shape)
     _check_variance(mechanism, batches, stated, skew, level, x)
     _check_third(mechanism, reports, x, level)
+    _check_squares(mechanism, reports, x, level)
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
     counts = np.stack([batch.count for batch in batches]).sum(axis=0)
     # at a large epsilon the variance may hang on reports too rare to be in the sample: then it cannot be judged
@@ -822,6 +840,25 @@ def _check_variance(
     error = level * ratio.std(axis=0) / math.sqrt(len(batches)) + 2e-3
     assert np.all(np.abs(ratio.mean(axis=0) - 1) <= error), (
         f"{mechanism.name} has {ratio.mean(axis=0)} times its stated variance at {x}"
+    )
+
+
+def _check_squares(mechanism: Any, reports: Any, x: Any, level: float) -> None:
+    """Check the variance of each entry of vectors, report by report: what is summed up of squares is rounded."""
+    decodes = hasattr(mechanism, "decode") and not isinstance(reports, Reports)
+    if not decodes or np.ndim(x) == 0 or "mean" not in mechanism.kind:
+        return
+    decoded = np.asarray(mechanism.decode(reports))
+    if decoded.shape != (len(reports), *np.shape(x)):
+        return
+    moments = mechanism.moments(x)
+    stated = np.asarray(moments.variance, dtype=float)
+    squares = (decoded - x - moments.bias) ** 2 / np.where(stated > 0, stated, 1.0)
+    error = level * squares.std(axis=0) / math.sqrt(len(reports)) + 2e-3
+    seen = _noisy(stated) & (_skewness(mechanism, x, (stated.size,)).reshape(stated.shape) <= _SKEWED)
+    wrong = seen & (np.abs(squares.mean(axis=0) - 1) > error)
+    assert not wrong.any(), (
+        f"{mechanism.name} has {squares.mean(axis=0)[wrong][0]:.4g} times its stated variance in an entry at {x}"
     )
 
 

@@ -8,6 +8,7 @@ once. Some cannot be found by it: `docs/auditing.md` names them.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
@@ -16,9 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.attacks.placing import put
 
 import noisette as nz
-from noisette.auditing import independence
+from noisette import _random
+from noisette.auditing import goodness, independence
 from noisette.core import Moments
 from noisette.testing import check_mechanism
 
@@ -162,6 +165,42 @@ class KeepsAll(nz.Laplace):
         return super()._perturb(x, rng)
 
 
+KEPT: list[Any] = []
+OURS = np.random.default_rng()
+
+
+class KeepsInTheModule(nz.Laplace):
+    """A list of the module has all values of all calls."""
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        KEPT.append(x.copy())
+        return super()._perturb(x, rng)
+
+
+class KeepsInTheClass(nz.Laplace):
+    """The same, in an attribute of the class."""
+
+    kept: ClassVar[list[Any]] = []
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        self.kept.append(x.copy())
+        return super()._perturb(x, rng)
+
+
+class GeneratorOfTheModule(nz.Laplace):
+    """Without a seed noise comes from one generator of the module, which every fork of the process repeats."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
+        return super().privatize(x, clip=clip, rng=OURS if rng is None else rng)
+
+
+class GeneratorNotMoved(nz.Laplace):
+    """A generator that is handed over stays where it was: the next call has the same noise."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
+        return super().privatize(x, clip=clip, rng=copy.deepcopy(rng))
+
+
 class DescribesTheValue(nz.Laplace):
     def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
         object.__setattr__(self, "_seen", float(x[0]))
@@ -250,6 +289,34 @@ class TheNextCategory(nz.HistogramEncoding):
         reports[rows, (codes + 1) % self.domain.size] = reports[rows, codes] - 1.0
 
 
+class TwoCategories(nz.HistogramEncoding):
+    """Entry 3 has the noise of entry 4, turned around: their sum tells who is in either."""
+
+    def _fill(self, codes: Any, reports: Any, rng: np.random.Generator) -> None:
+        super()._fill(codes, reports, rng)
+        reports[:, 3] = (codes == 3) - (reports[:, 4] - (codes == 4))
+
+
+class TheSizeOfAnother(nz.TensorGaussian):
+    """The last entry's noise is as large as that of the first, in half of the reports with another sign."""
+
+    def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Any = None) -> Any:
+        values = np.asarray(x, dtype=float)
+        noise = super().privatize(values, clip=clip, rng=rng) - values
+        noise[..., -1] = np.sign(noise[..., -1]) * np.abs(noise[..., 0])
+        return put(self.support.nearest(values + noise), out)
+
+
+class OneQuietQuery(nz.MatrixMechanism):
+    """One answer of the strategy has 0.9 of the noise, on data far wider than that."""
+
+    def _perturb(self, rows: Any, rng: np.random.Generator, reports: Any) -> None:
+        step, noise = self._lattice
+        own = _random.discrete_gaussian(rng, noise, rows.size).reshape(len(rows), -1)
+        own[:, -1] = np.rint(0.9 * own[:, -1])
+        reports[...] = self._strategy.reconstruct((self._rounded(rows) + own) * step).reshape(rows.shape)
+
+
 class SaysOnce(nz.Laplace):
     """What is compiled late may be logged then: no value is told."""
 
@@ -279,6 +346,10 @@ BROKEN = [
     (SeedsAllOthers(1.0), "global generator"),
     (Keeps(1.0), "keeps something of the values"),
     (KeepsAll(1.0), "keeps something of the values"),
+    (KeepsInTheModule(1.0), "keeps something of the values in 'KEPT'"),
+    (KeepsInTheClass(1.0), "keeps something of the values in 'KeepsInTheClass.kept'"),
+    (GeneratorOfTheModule(1.0), "keeps something of the values in 'OURS'"),
+    (GeneratorNotMoved(1.0), "one report was sent"),
     (DescribesTheValue(1.0), "describes itself anew"),
     (ForInfinity(1.0), "at infinity"),
     (ForMinusZero(1.0), "-0.0"),
@@ -289,6 +360,9 @@ BROKEN = [
     (SumInTheClear(THREE, 1.0, 1e-5), "disagree"),
     (LongerIfPositive(4.0, dims=4), "last bits"),
     (TheNextCategory(1.0, domain=nz.Categorical(5)), "disagree"),
+    (TwoCategories(1.0, domain=nz.Categorical(8)), "entries 3 and 4 of a report depend on each other"),
+    (TheSizeOfAnother(THREE, 1.0, 1e-5), "entries 0 and 2 of a report depend on each other"),
+    (OneQuietQuery(1.0, domain=nz.TensorDomain((4,), 0, 100), workload="prefix"), "its stated variance in an entry"),
 ]
 _LONG = (LessNormalNoise, LessNearAValue, QuietNearAValue)  # of vectors and tensors, or seen after all other tests
 
@@ -321,11 +395,23 @@ def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound, samples=SAMPLES)
 
 
+@pytest.mark.slow
+def test_an_entry_of_the_right_variance_and_another_law_is_seen() -> None:
+    """Half of its noise is halved, the other half made wider: each entry is held against its own law."""
+    mechanism, rng = nz.TensorGaussian(THREE, 1.0, 1e-5), np.random.default_rng(3)
+    reports = mechanism.privatize(np.zeros((SAMPLES, 3)), rng=rng)
+    assert goodness.entries(mechanism, np.zeros(3), reports, 1e-8) is None
+    reports[:, 1] *= np.where(rng.random(SAMPLES) < 0.5, 0.5, math.sqrt(1.75))
+    found = goodness.entries(mechanism, np.zeros(3), mechanism.support.nearest(reports), 1e-8)
+    assert found == "entry 1: reports do not follow log_prob: privatize and it disagree"
+
+
 @pytest.mark.long
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """The new looks at a thousand sound calls each, at a rate of one in 20: no more than by chance in 10^6."""
     mechanism = nz.Laplace(1.0)
-    rng, alarms = np.random.default_rng(1), np.zeros(4)
+    vectors = nz.HistogramEncoding(1.0, domain=nz.Categorical(3))
+    rng, alarms = np.random.default_rng(1), np.zeros(5)
     for _ in range(1000):
         calls = [mechanism.privatize(np.full(2600, 0.3), rng=rng) for _ in range(8)]
         values = np.repeat(np.linspace(-1, 1, 16), 32)
@@ -334,6 +420,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
             independence.both_ends(calls, 0.05),
             independence.mirrored(mechanism.support, 0.3, calls[0], 0.05),
             independence.quiet_stretch(mechanism, values, mechanism.privatize(values, rng=rng), 32, 0.05),
+            goodness.entries(vectors, np.asarray(1), vectors.privatize(np.ones(10_000, dtype=int), rng=rng), 0.05),
         )
         alarms += [one is not None for one in found]
     assert alarms.max() <= 87  # binomial, 1,000 at 0.05

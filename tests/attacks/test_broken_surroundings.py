@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow  # noqa: F401  # its columns are tried where it is loaded
 import pytest
 
 import noisette as nz
@@ -54,6 +55,12 @@ BARE: dict[str, Callable[[Any, Any], bool]] = {
     "another byte order": lambda x, rng: several(x) and not x.dtype.isnative,
     "float16": lambda x, rng: getattr(x, "dtype", None) == np.float16,
     "int32": lambda x, rng: getattr(x, "dtype", None) == np.int32,
+    "int8": lambda x, rng: getattr(x, "dtype", None) == np.int8,
+    "uint8": lambda x, rng: getattr(x, "dtype", None) == np.uint8,
+    "longer floats": lambda x, rng: getattr(x, "dtype", None) == np.longdouble,
+    "odd places of the memory": lambda x, rng: isinstance(x, np.ndarray) and not x.flags.aligned,
+    "a column of Arrow": lambda x, rng: type(x).__module__.startswith("pyarrow"),
+    "a seed of numpy": lambda x, rng: isinstance(rng, np.integer),
     "a number of Python": lambda x, rng: type(x) is float,
     "a number of numpy": lambda x, rng: type(x) is np.float64,
     "another thread": lambda x, rng: threading.current_thread() is not threading.main_thread(),
@@ -65,6 +72,8 @@ _IN_SHORT = (
     "a tuple",
     "nobody may change it",
     "float16",
+    "int8",
+    "odd places of the memory",
     "a number of Python",
     "a long seed",
 )

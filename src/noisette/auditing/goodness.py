@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.special import bdtrc, chdtrc
 
 from noisette._validate import FloatArray, IntArray
 from noisette.auditing.features import row_keys, table
+from noisette.mechanisms._base import Lattice
 from noisette.mechanisms.vector.sampled import Reports
 
 _FEWEST_EXPECTED = 100.0  # reports expected in a cell of a chi-square test
@@ -36,6 +38,9 @@ _SIDES = 4  # quantiles by which independence is looked at
 _OUTERMOST = 1 / 128  # of the reports lie so far out on one side that they are looked at by themselves
 _FAR_OUT = 8.0  # times the range of almost all reports: nothing lies beyond
 _COLUMNS = 4  # of a vector that are looked at one by one
+_ENTRIES = 32  # of a vector that are held against each other
+_EXCHANGED = 128  # reports that exchange an entry
+_SAME_LOGS = 1e-9  # relative
 
 
 def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | None:
@@ -227,6 +232,80 @@ def shown_in_part(mechanism: Any, x: Any, calls: Iterable[Any], share: float) ->
         if _poisson_tail(int(near[place]), expected) < share / (_COLUMNS + 1):
             return f"{int(near[place])} of {total} reports hold {what}, where {expected:.3g} are expected"
     return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """One entry of a vector whose law is the product of those of its entries, as a law of single numbers."""
+
+    whole: Any
+    template: Any  # a report, of which the entry is replaced
+    column: int
+    support: Lattice
+    total: float = 0.0
+
+    def log_prob(self, values: Any, x: Any) -> FloatArray:
+        """Return the log mass of the entry."""
+        numbers = np.asarray(values, dtype=float)
+        if numbers.size == 0:
+            return numbers
+        rows = np.tile(np.ravel(self.template), (numbers.size, 1))
+        rows[:, self.column] = numbers.ravel()
+        logs = _log_prob(self.whole, rows.reshape(-1, *np.shape(self.template)), x[0])
+        return np.asarray(logs.reshape(numbers.shape) - self.total)
+
+
+def entries(mechanism: Any, x: Any, reports: Any, share: float) -> str | None:
+    """Hold single entries of vectors on a lattice against their law, and against each other.
+
+    Where an entry may be exchanged between any two reports and ``log_prob`` of both together stays the same, the entry
+    is independent of the others by that law, which as a function of it alone is its own law up to a factor.
+    """
+    known, rows = lattice(mechanism.support), table(reports)
+    if known is None or rows.shape[1] < 2 or isinstance(reports, Reports):
+        return None
+    width, source = rows.shape[1], np.random.default_rng(0)
+    chosen = np.sort(source.choice(width, min(width, _ENTRIES), replace=False))
+    free = [int(column) for column in chosen if _exchangeable(mechanism, x, rows, int(column))]
+    sides = [np.searchsorted(np.unique(np.quantile(rows[:, c], (0.25, 0.5, 0.75))), rows[:, c]) for c in free]
+    codes = [code - code.mean() for side in sides for code in (side * 1.0, ((side == 0) | (side == 3)) * 1.0)]
+    codes = [code / code.std() if code.std() > 0 else code for code in codes]
+    together = np.asarray(codes) @ np.asarray(codes).T / math.sqrt(len(rows)) if codes else np.zeros((0, 0))
+    # sums of products are nearly normal; a tenth more than a normal law needs is allowed
+    limit = 1.1 * math.sqrt(2 * math.log(4 * max(len(codes), 1) ** 2 / share))
+    for one, two in combinations(range(len(codes)), 2):
+        if one // 2 != two // 2 and len(rows) >= _FEWEST_EXPECTED**2 and abs(together[one, two]) > limit:
+            return f"entries {free[one // 2]} and {free[two // 2]} of a report depend on each other"
+    for column in source.permutation(free)[:_COLUMNS].tolist():
+        law = _Entry(mechanism, np.asarray(reports[0]), column, Lattice(known[1], known[0]))
+        spread = np.ptp(rows[:, column]) + known[0]
+        ends = rows[:, column].min() - spread, rows[:, column].max() + spread
+        edges = np.quantile(rows[:, column], np.linspace(0, 1, 65))
+        places = np.unique(law.support.index(np.concatenate([ends[:1], edges, ends[1:]])))
+        top = float(law.log_prob(law.support.value(places[places.size // 2]), np.asarray(x)[None]))
+        mass = integrate(partial(_relative, law, x, top), places).sum()
+        complaint = fit(replace(law, total=top + math.log(float(mass))), x, [rows[:, column]], share / (2 * _COLUMNS))
+        if complaint is not None:
+            return f"entry {column}: {complaint}"
+    return None
+
+
+def _relative(law: _Entry, x: Any, top: float, index: FloatArray) -> FloatArray:
+    """Return masses of places, relative to one of them."""
+    return np.asarray(np.exp(law.log_prob(law.support.value(index), np.asarray(x)[None]) - top))
+
+
+def _exchangeable(mechanism: Any, x: Any, rows: FloatArray, column: int) -> bool:
+    """Tell whether reports that exchange an entry have the same likelihood together, whatever they are."""
+    pair = rows[: len(rows) // 2 * 2][:_EXCHANGED].reshape(2, -1, rows.shape[1])
+    other = pair.copy()
+    other[:, :, column] = pair[::-1, :, column]
+    before, after = (
+        _log_prob(mechanism, both.reshape(-1, *mechanism.report_shape), x).reshape(2, -1) for both in (pair, other)
+    )
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        return False
+    return bool(np.all(np.abs(before.sum(axis=0) - after.sum(axis=0)) <= _SAME_LOGS * np.abs(before).max()))
 
 
 def unlike(first: Any, second: Any, share: float) -> str | None:

@@ -6,6 +6,7 @@ Functions return a complaint, or None; a sound mechanism gets one with probabili
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import logging
 import math
@@ -225,9 +226,25 @@ def _surroundings() -> dict[str, Any]:
 
 
 def attributes(mechanism: Any) -> dict[str, bytes]:
-    """Return what an object holds, as far as it can be written down."""
-    held = {}
-    for name, value in vars(mechanism).items():
-        with contextlib.suppress(Exception):
-            held[name] = pickle.dumps(value)
-    return held
+    """Return what an object holds, as far as it can be written down.
+
+    Of classes from elsewhere also what they hold, and what their methods name in their modules and in functions around
+    them: values may be kept there, and a generator that every fork would repeat.
+    """
+    held: dict[str, Any] = dict(vars(mechanism))
+    for kind in type(mechanism).__mro__:
+        if kind.__module__.partition(".")[0] in ("noisette", "builtins", "abc", "typing"):
+            continue
+        held |= {f"{kind.__name__}.{name}": value for name, value in vars(kind).items() if name[:2] != "__"}
+        for method in vars(kind).values():
+            function = inspect.unwrap(getattr(method, "fget", getattr(method, "func", method)))
+            function = getattr(function, "__func__", function)
+            if inspect.isfunction(function):
+                named = inspect.getclosurevars(function)
+                held |= {**named.globals, **named.nonlocals}
+    written = {}
+    for name, value in held.items():
+        if not (callable(value) or inspect.ismodule(value)):
+            with contextlib.suppress(Exception):
+                written[name] = pickle.dumps(value)
+    return written

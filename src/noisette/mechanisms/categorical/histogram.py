@@ -32,6 +32,11 @@ class LatticeVectors:
     def __str__(self) -> str:
         return f"vectors of {self.length} numbers {self.lattice}"
 
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring points in an entry."""
+        return self.lattice.step
+
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
         """Tell which rows hold points of the lattice only."""
         return np.asarray((self.lattice.contains(reports) & np.isfinite(reports)).all(axis=-1))
