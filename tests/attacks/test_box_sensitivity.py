@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
@@ -259,3 +260,28 @@ def test_attack_on_tables_with_short_rows() -> None:
         assert found * (1 - 1e-6) <= m.sensitivity[0] <= 2 * np.sqrt(np.linalg.eigvalsh(inner)[-1]) * (1 + 1e-6)
         first, second = m.witnesses()[0]
         assert (np.linalg.norm(first - second, axis=1) <= 1 + 1e-9).all()
+
+
+def test_attack_on_a_strategy_by_trying_every_pair_of_records() -> None:
+    """How far A x moves when a record comes, goes or moves, over all cells; sums of rounding told 2 - 2 (1 + 2^-52)."""
+    rng = np.random.default_rng(8)
+    for trial in range(60):
+        dims = [(5,), (3, 4), (2, 5, 2), (1, 4)][trial % 4]
+        relation = ("add-remove", "replace", "any-pair")[trial % 3]
+        workload: Any = ["prefix", "identity", f"marginal-{trial % 2}", ("prefix", "identity", "total")][trial // 4 % 4]
+        workload = workload[: len(dims)] if isinstance(workload, tuple) else workload
+        strategy = None
+        if isinstance(workload, tuple) or workload in ("prefix", "identity"):
+            strategy = tuple(np.vstack([np.eye(n), rng.normal(size=(2, n))]) for n in dims) if trial % 5 == 0 else None
+        domain = nz.TensorDomain(dims, 0, 1 if relation == "any-pair" else 100)
+        options: dict[str, Any] = {"workload": workload, "strategy": strategy, "relation": relation}
+        if workload == "marginal-0" and relation != "add-remove":
+            with pytest.raises(ValueError, match="there is nothing to protect"):
+                nz.MatrixMechanism(1.0, 1e-6, domain=domain, **options)
+            continue
+        m = nz.MatrixMechanism(1.0, 1e-6, domain=domain, **options)
+        size = math.prod(dims)
+        columns = m._strategy.ask(np.eye(size).reshape(size, *dims)).reshape(size, -1)
+        others = np.zeros((1, columns.shape[1])) if relation == "add-remove" else columns
+        farthest = max(float(np.linalg.norm(columns - one, axis=1).max()) for one in others)
+        assert delta_between(farthest / m.sigma, 1.0) <= 1e-6

@@ -204,7 +204,7 @@ class Kronecker:
             ]
             ends = [min(grown), max(grown)]
         least, one_cell, other_cell = ends[0]
-        return math.sqrt(2 * longest - 2 * least), (one_cell, other_cell)
+        return math.sqrt(max(2 * longest - 2 * least, 0.0)), (one_cell, other_cell)
 
     def slip(self, largest: float) -> float:
         """Return the usual bound for sums of products, along a single mode for the rest of the matrix only."""
@@ -329,7 +329,8 @@ class Marginals:
         modes = [mode for mode, size in enumerate(self.dims) if size > 1]
         sets = [differ for count in range(len(modes) + 1) for differ in itertools.combinations(modes, count)]
         least, differ = min((self._between(differ), differ) for differ in sets)
-        return math.sqrt(2 - 2 * least), (origin, tuple(int(mode in differ) for mode in range(len(self.dims))))
+        other = tuple(int(mode in differ) for mode in range(len(self.dims)))
+        return math.sqrt(max(2 - 2 * least, 0.0)), (origin, other)
 
     def _between(self, differ: tuple[int, ...]) -> float:
         """Return the entry of X = A'A between cells that differ in some modes."""
