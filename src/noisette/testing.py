@@ -115,6 +115,8 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     _check_surroundings(mechanism, inputs, share, rng)
     if isinstance(mechanism, BaseMechanism):
         _check_estimates(mechanism, np.asarray(inputs[-1]), rng)
+    for x in (inputs[0], inputs[-1]):
+        _check_squares(mechanism, _reports(mechanism, x, samples, rng), x, level)
 
 
 def _check_table(mechanism: Estimating) -> None:
@@ -816,7 +818,6 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
     skew = _skewness(mechanism, x, stated.shape)
     _check_variance(mechanism, batches, stated, skew, level, x)
     _check_third(mechanism, reports, x, level)
-    _check_squares(mechanism, reports, x, level)
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
     counts = np.stack([batch.count for batch in batches]).sum(axis=0)
     # at a large epsilon the variance may hang on reports too rare to be in the sample: then it cannot be judged

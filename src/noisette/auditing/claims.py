@@ -154,8 +154,9 @@ def page(findings: Iterable[Finding]) -> str:
         f"lower bound is above the truth with probability {1 - first.confidence:.2g} at most. A bound far below is no "
         "flaw: with a δ, epsilon shows only in events too rare to be sampled. *Model* names the trust: local, where "
         "nobody but the device is trusted, or central, where whoever holds the data is. All of one record is "
-        "protected, against any other that it might be, unless another unit or other neighbours are named. Sources "
-        "are read as printed, and where they leave a choice as [below](#how-the-papers-are-read).",
+        "protected, against any other that it might be, unless another unit or other neighbours are named. *Nothing* "
+        "is published where the calibration is ours, and its source states no budget for it. Sources are read as "
+        "printed, and where they leave a choice as [below](#how-the-papers-are-read).",
         "",
         "| method | source | model | published | holds exactly | found at least | verdict |",
         "| --- | --- | --- | ---: | ---: | ---: | --- |",
@@ -215,8 +216,9 @@ def _changing() -> list[str]:
     return [
         "## Claims about answers that change",
         "",
-        f"A kept answer is sent again whenever its value recurs. {published(_PERIODS)[0].size} values, "
-        f"{_PERIODS} periods; *claimed* is what is published for whatever values a user has, *linked* is the "
+        "A kept answer is sent again whenever its value recurs. All are of the local model. "
+        f"{published(_PERIODS)[0].size} values, {_PERIODS} periods; *claimed* is what is published for whatever values "
+        "a user has, *linked* is the "
         "log-likelihood ratio of two sequences of two values for whoever sees all reports of a user, found by "
         "enumeration, exact for biloloha and a lower bound for l-osue.",
         "",
