@@ -38,9 +38,10 @@ _SIDES = 4  # quantiles by which independence is looked at
 _OUTERMOST = 1 / 128  # of the reports lie so far out on one side that they are looked at by themselves
 _FAR_OUT = 8.0  # times the range of almost all reports: nothing lies beyond
 _COLUMNS = 4  # of a vector that are looked at one by one
-_ENTRIES = 32  # of a vector that are held against each other
+_ENTRIES = 16  # of a vector that are held against each other
 _EXCHANGED = 128  # reports that exchange an entry
 _SAME_LOGS = 1e-9  # relative
+_ELSEWHERE = 0.01  # of the mass of a law, which reports about many values are within
 
 
 def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | None:
@@ -259,35 +260,52 @@ def entries(mechanism: Any, x: Any, reports: Any, share: float) -> str | None:
     """Hold single entries of vectors on a lattice against their law, and against each other.
 
     Where an entry may be exchanged between any two reports and ``log_prob`` of both together stays the same, the entry
-    is independent of the others by that law, which as a function of it alone is its own law up to a factor.
+    is independent of the others by that law, which as a function of it alone is its own law up to a factor. A law that
+    would lie elsewhere than the reports is none: ``log_prob`` is then relative to another one.
     """
     known, rows = lattice(mechanism.support), table(reports)
     if known is None or rows.shape[1] < 2 or isinstance(reports, Reports):
         return None
-    width, source = rows.shape[1], np.random.default_rng(0)
-    chosen = np.sort(source.choice(width, min(width, _ENTRIES), replace=False))
-    free = [int(column) for column in chosen if _exchangeable(mechanism, x, rows, int(column))]
-    sides = [np.searchsorted(np.unique(np.quantile(rows[:, c], (0.25, 0.5, 0.75))), rows[:, c]) for c in free]
-    codes = [code - code.mean() for side in sides for code in (side * 1.0, ((side == 0) | (side == 3)) * 1.0)]
-    codes = [code / code.std() if code.std() > 0 else code for code in codes]
-    together = np.asarray(codes) @ np.asarray(codes).T / math.sqrt(len(rows)) if codes else np.zeros((0, 0))
+    source = np.random.default_rng(0)
+    chosen = np.sort(source.choice(rows.shape[1], min(rows.shape[1], _ENTRIES), replace=False)).tolist()
+    some = {column: _own_law(mechanism, x, rows, column, Lattice(known[1], known[0])) for column in chosen}
+    laws = {column: law for column, law in some.items() if law is not None}
+    codes = []
+    for column in laws:
+        side = np.searchsorted(np.unique(np.quantile(rows[:, column], (0.25, 0.5, 0.75))), rows[:, column])
+        codes += [(side - side.mean()) / max(side.std(), 1e-9) for side in (side, np.isin(side, (0, 3)))]
     # sums of products are nearly normal; a tenth more than a normal law needs is allowed
-    limit = 1.1 * math.sqrt(2 * math.log(4 * max(len(codes), 1) ** 2 / share))
-    for one, two in combinations(range(len(codes)), 2):
-        if one // 2 != two // 2 and len(rows) >= _FEWEST_EXPECTED**2 and abs(together[one, two]) > limit:
-            return f"entries {free[one // 2]} and {free[two // 2]} of a report depend on each other"
-    for column in source.permutation(free)[:_COLUMNS].tolist():
-        law = _Entry(mechanism, np.asarray(reports[0]), column, Lattice(known[1], known[0]))
-        spread = np.ptp(rows[:, column]) + known[0]
-        ends = rows[:, column].min() - spread, rows[:, column].max() + spread
-        edges = np.quantile(rows[:, column], np.linspace(0, 1, 65))
-        places = np.unique(law.support.index(np.concatenate([ends[:1], edges, ends[1:]])))
-        top = float(law.log_prob(law.support.value(places[places.size // 2]), np.asarray(x)[None]))
-        mass = integrate(partial(_relative, law, x, top), places).sum()
-        complaint = fit(replace(law, total=top + math.log(float(mass))), x, [rows[:, column]], share / (2 * _COLUMNS))
+    limit = 1.1 * math.sqrt(2 * math.log(4 * max(len(codes), 1) ** 2 / share) * len(rows))
+    for (one, first), (two, second) in combinations(enumerate(codes), 2):
+        if one // 2 != two // 2 and len(rows) >= _FEWEST_EXPECTED**2 and abs(float(first @ second)) > limit:
+            names = [list(laws)[place // 2] for place in (one, two)]
+            return f"entries {names[0]} and {names[1]} of a report depend on each other"
+    for column in source.permutation(list(laws))[:_COLUMNS].tolist():
+        complaint = fit(laws[column], x, [rows[:, column]], share / (2 * _COLUMNS))
         if complaint is not None:
             return f"entry {column}: {complaint}"
     return None
+
+
+def _own_law(mechanism: Any, x: Any, rows: FloatArray, column: int, support: Lattice) -> _Entry | None:
+    """Return the law of an entry, None where it depends on the others or ``log_prob`` does not say it."""
+    if not _exchangeable(mechanism, x, rows, column):
+        return None
+    law = _Entry(mechanism, rows[0].reshape(mechanism.report_shape), column, support)
+    values = rows[:, column]
+    spread = np.ptp(values) + support.step
+    edges = np.concatenate(
+        [[values.min() - spread], np.quantile(values, np.linspace(0, 1, 65)), [values.max() + spread]]
+    )
+    places = np.unique(support.index(edges))
+    if places.size < _SIDES:
+        return None
+    top = float(law.log_prob(support.value(places[places.size // 2]), np.asarray(x)[None]))
+    masses = integrate(partial(_relative, law, x, top), places)
+    total = float(masses.sum())
+    if not 0 < total < math.inf or float(masses[0] + masses[-1]) > _ELSEWHERE * total:
+        return None
+    return replace(law, total=top + math.log(total))
 
 
 def _relative(law: _Entry, x: Any, top: float, index: FloatArray) -> FloatArray:
