@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
+from noisette.sgd.clipping import L2
 from noisette.sgd.theory.steps import measured
 
 DATA = TensorDataset(torch.randn(40, 4), torch.zeros(40, 2))
@@ -98,3 +99,12 @@ class Blurred(nn.Module):
 def test_a_layer_that_learns_and_draws_for_all_examples_at_once_is_refused():
     with pytest.raises((TypeError, ValueError), match="draws random numbers"):
         start(nn.Sequential(Blurred(), nn.Linear(4, 2)))
+
+
+def test_just_so_much_room_is_left_to_rounding() -> None:
+    """4 x 2^28 x 2^17 units of 2^-53 are a sixty-fourth; 2^17 roundings are pieces, examples of a piece and more."""
+    processes, clip = 2**17 - 2 * 2**14 - 7, L2(1.0)
+    clip.leave_room(2**28, 2**14, processes)
+    assert clip.kept == 1 - 2.0**-6
+    with pytest.raises(ValueError, match="take physical_batch nearer to 16384"):
+        clip.leave_room(2**28, 2**14, processes + 1)

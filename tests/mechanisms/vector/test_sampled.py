@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import noisette as nz
+from noisette.mechanisms.vector import _sums
 from noisette.mechanisms.vector.sampled import best_report, choose
 
 FALSE_ALARM = 1e-6
@@ -169,3 +171,17 @@ def test_wrong_arguments() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             nz.Sampled(**({"inner": "duchi", "epsilon": 1.0, "dims": 4} | options))
+
+
+@pytest.mark.parametrize("add", [_sums._add, _sums.add], ids=["python", "compiled"])
+@pytest.mark.parametrize(
+    ("indices", "bad"),
+    [([0, 1, 2], -1), ([0, 1, 3], 1), ([0, 1, 4], 1), ([0, 1, 1], 1), ([0, 2, 1], 1), ([-1, 1, 2], 1)],
+)
+def test_a_user_whose_dimensions_do_not_exist_is_found_before_any_sum(add: Any, indices: list[int], bad: int) -> None:
+    """The first that does not exist is as bad as any beyond: what lies there is other memory."""
+    rows = np.asarray([[0, 1, 2], indices, [0, 1, 2]], dtype=np.int32)
+    sums = np.zeros((3, 3), dtype=np.int64)
+    assert add(rows, np.full(rows.shape, 2.0), 1.0, sums) == bad
+    if bad < 0:
+        assert sums.tolist() == [[3, 6, 12]] * 3
