@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import noisette as nz
+from noisette.core import PubliclyDrawn
 
 pytestmark = pytest.mark.slow
 
@@ -193,6 +194,16 @@ def test_attack_what_says_it_is_a_tensor(name: str) -> None:
         with pytest.raises(ValueError, match=r"Expected one (value|array of shape .*) a person"):
             mechanism.privatize(form, clip=True, rng=rng)
         assert rng.untouched
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if issubclass(nz.CATALOGUE[name], PubliclyDrawn)])
+def test_attack_a_table_with_what_was_drawn(name: str) -> None:
+    """Where a token draws the seed or the dimension, a table was flattened, and each value of a person was answered."""
+    mechanism, value = example(name)
+    drawn = mechanism.draw(6, np.random.default_rng(1))
+    assert mechanism.aggregate(mechanism.privatize_drawn(spread(value, (6,)), drawn, rng=1)).users == 6
+    with pytest.raises(ValueError, match=r"Expected one (value|array of shape .*) a person"):
+        mechanism.privatize_drawn(spread(value, (3, 2)), drawn, rng=Watched())
 
 
 @pytest.mark.parametrize("name", ["hybrid", "grr", "sampled", "tensor-gaussian", "matrix"])

@@ -226,7 +226,7 @@ class LocalHashing(CountingMechanism, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return one report for each category, with this seed."""
-        codes = self._inputs(x).reshape(-1)
+        codes = self._inputs(_validate.people(x, ())).reshape(-1)
         reports = np.stack([drawn, np.zeros_like(drawn)], axis=1)
         self.law().respond(codes, reports, _random.generator(rng))
         return reports

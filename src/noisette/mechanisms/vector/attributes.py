@@ -270,7 +270,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return each user's reports about these attributes."""
-        return self._reported(x, drawn, clip=False, rng=rng)
+        return self._reported(_validate.people(x, self.domain.shape), drawn, clip=False, rng=rng)
 
     def _reported(self, x: Any, drawn: IntArray | None, *, clip: bool, rng: Rng) -> npt.NDArray[Any]:
         values = _validate.numbers(x)

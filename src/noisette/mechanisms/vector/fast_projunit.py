@@ -180,7 +180,7 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return one report for each vector, with this seed."""
-        rows = self._inputs(x).reshape(-1, self.dims)
+        rows = self._inputs(_validate.people(x, self.domain.shape)).reshape(-1, self.dims)
         reports = np.empty((len(rows), *self.report_shape))
         reports[:, 0] = drawn
         self._perturb(rows, _random.generator(rng), reports)

@@ -195,7 +195,7 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Reports:
         """Return each user's reports about these dimensions."""
-        return self._reported(x, drawn, clip=False, rng=rng)
+        return self._reported(_validate.people(x, self.domain.shape), drawn, clip=False, rng=rng)
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Reports:
         """Return each user's reports; ``x`` has one row a user."""

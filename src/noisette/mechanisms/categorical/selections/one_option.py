@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from noisette import _random
+from noisette import _random, _validate
 from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
@@ -126,7 +126,7 @@ class DrawnOption(SelectionMechanism, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return one report for each selection, about this option."""
-        rows = self._inputs(x).reshape(-1, self.domain.most)
+        rows = self._inputs(_validate.people(x, self.domain.shape)).reshape(-1, self.domain.most)
         reports = np.empty(len(rows), dtype=np.int64)
         self._law.answer(rows, drawn, reports, _random.generator(rng))
         return reports

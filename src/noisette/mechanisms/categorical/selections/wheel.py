@@ -210,7 +210,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return one report for each selection, with this map."""
-        rows = self._inputs(x).reshape(-1, self.domain.most)
+        rows = self._inputs(_validate.people(x, self.domain.shape)).reshape(-1, self.domain.most)
         reports = np.empty((len(rows), *self.report_shape), dtype=np.int64)
         reports[:, :-1] = drawn
         self._law.sample(self._places(reports[:, :-1], rows), reports[:, -1], _random.generator(rng))

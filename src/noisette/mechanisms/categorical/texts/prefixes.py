@@ -237,7 +237,7 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
 
     def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
         """Return one report for each text, of this group and seed."""
-        symbols, source = self.domain.symbols(x), _random.generator(rng)
+        symbols, source = self.domain.symbols(_validate.people(x, ())), _random.generator(rng)
         flat = symbols.reshape(-1, self.domain.width)
         reports = np.empty(len(flat), dtype=np.int64)
         for block in blocks(len(flat)):
