@@ -26,7 +26,7 @@ def folded(angles: FloatArray, std: float) -> tuple[FloatArray, FloatArray, Floa
         square = near**2 + std**2
         return first, np.where(low, square, math.pi**2 - 2 * math.pi * length + square), 1 - 2 * beyond
     first, square, sign = np.full(angles.shape, math.pi / 2), wrapped(angles, std), np.zeros(angles.shape)
-    for n in range(1, _terms(std) + 1, 2):
+    for n in range(1, _terms(std), 2):
         damped = math.exp(-((n * std) ** 2) / 2)
         first -= 4 / math.pi * damped / n**2 * np.cos(n * angles)
         sign += 4 / math.pi * damped / n * np.sin(n * angles)
@@ -42,11 +42,11 @@ def wrapped(apart: Any, std: float) -> Any:
         passed = room * ndtr(-room / std) - std / math.sqrt(2 * math.pi) * np.exp(-((room / std) ** 2) / 2)
         return (away**2 + std**2 + 4 * math.pi * passed)[()]
     square = np.full(np.shape(away), math.pi**2 / 3)
-    for n in range(1, _terms(std) + 1):
+    for n in range(1, _terms(std)):
         square += 4 * (-1) ** n / n**2 * math.exp(-((n * std) ** 2) / 2) * np.cos(n * away)
     return square[()]
 
 
 def _terms(std: float) -> int:
-    """Terms of a Fourier series after which normal noise leaves nothing."""
+    """The first term of a Fourier series of which normal noise leaves nothing."""
     return math.ceil(9 / std)

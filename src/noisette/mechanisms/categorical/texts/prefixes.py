@@ -327,5 +327,5 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
     def witnesses(self) -> tuple[npt.NDArray[Any], IntArray]:
         """Return two texts, and the reports of both in a cell whose map sends them apart."""
         pair, own = self._pair
-        cell = int(np.flatnonzero(own[0] != own[1])[0])
+        cell = int(np.argmax(own[0] != own[1]))
         return np.asarray(pair), cell * self.buckets + own[:, cell]
