@@ -59,7 +59,7 @@ def generator(rng: Rng = None) -> np.random.Generator:
 def is_secret(rng: np.random.Generator) -> bool:
     """Tell whether a generator is one of ``rng=None``: keyed by the operating system, and never repeated."""
     secret = sys.modules.get("noisette._secret")  # not imported before the first of them is built
-    return secret is not None and isinstance(rng.bit_generator, secret.SecretBits)
+    return secret is not None and isinstance(getattr(rng, "bit_generator", None), secret.SecretBits)
 
 
 def bits64(rng: np.random.Generator, size: int, room: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.uint64]:
