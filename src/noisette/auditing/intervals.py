@@ -87,16 +87,13 @@ def promised_bounds(
     """
     ones, twos = np.asarray(hits), np.asarray(others)
 
-    def lower(count: Any) -> FloatArray:
-        root = np.sqrt(count) - deviations / 2 * np.sqrt(1 - count / size)
-        return np.asarray(np.maximum(root, 0.0) ** 2 / size)
-
     def upper(count: Any) -> FloatArray:
         root = np.sqrt(count + 1) + deviations / 2 * np.sqrt(1 - count / size)
         return np.asarray(np.minimum(root**2 / size, 1.0))
 
-    most, least = upper(size - ones), np.minimum(lower(size - twos), 1 - upper(twos))
-    return _bounds((np.minimum(lower(ones), 1 - most), most), (upper(twos), least), delta)
+    # 1 - an upper limit of misses is below the lower limit of hits that the same roots would give
+    missed, seen = upper(size - ones), upper(twos)
+    return _bounds((1 - missed, missed), (seen, 1 - seen), delta)
 
 
 def _bounds(
