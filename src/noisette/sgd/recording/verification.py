@@ -262,17 +262,12 @@ def _exchanged(batch: Any, examples: int, *, wide: bool, other: bool) -> Any:
             made[0::2] = batch[[(place + 1) % examples for place in range(0, examples, 2)]]
         return made
     source = torch.Generator().manual_seed(0)
-    low, across = (-4.0, 8.0) if wide else (0.1, 0.8)
-    made = _uniform(batch, source, low, across)
+    low, high = (-4.0, 4.0) if wide else (0.1, 0.9)
+    kind = torch.float64 if batch.dtype == torch.float64 else torch.float32
+    made = torch.empty(batch.shape, dtype=kind).uniform_(low, high, generator=source)
     if other:
-        made[0::2] = _uniform(batch[0::2], source, 0.0 if wide else low, across)
-    return made
-
-
-def _uniform(like: Tensor, source: torch.Generator, low: float, across: float) -> Tensor:
-    """Return numbers between two limits, in the shape and precision of a tensor."""
-    kind = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return torch.rand(like.shape, generator=source, dtype=kind).mul_(across).add_(low).to(like)
+        made[0::2].uniform_(*((0.0, 8.0) if wide else (low, high)), generator=source)
+    return made.to(batch)
 
 
 @lru_cache(maxsize=64)
