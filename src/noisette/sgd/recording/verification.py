@@ -33,7 +33,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import default_collate
 
-from noisette.sgd.recording._heap import give_back
+from noisette.sgd.recording._heap import beside_heap, give_back
 from noisette.sgd.recording.alone import copied, kept
 from noisette.sgd.recording.gradients import Looks, NotApart, Recorder, whole_numbers
 from noisette.sgd.recording.layers import Part
@@ -78,7 +78,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
     whole: set[str] = set()
     shared: Shared = {}
     looks = Looks()
-    with _own_randomness():
+    with _own_randomness(), beside_heap():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
         _check_collated(loader, items)
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
@@ -164,7 +164,7 @@ def check_call(
     batch = [list(given), named]
     if not examples or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
         return False
-    with _own_randomness(), torch.no_grad():
+    with _own_randomness(), beside_heap(), torch.no_grad():
         rows = [place % examples for place in range(_EXAMPLES + 1)]
 
         def chosen(places: list[int], salts: list[int]) -> Any:
@@ -215,7 +215,7 @@ def check_batch(
     batch = [list(given), named]
     if examples < 2 or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
         return
-    with _own_randomness(), torch.no_grad():
+    with _own_randomness(), beside_heap(), torch.no_grad():
         try:
             first, second = (
                 _seen(model, examples, whole, looks, *_exchanged(batch, examples, wide=wide, other=other))
