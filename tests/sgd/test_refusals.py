@@ -46,7 +46,9 @@ REFUSED = {
     "no loader": (lambda: start(loader=[1, 2]), "a torch DataLoader"),
     "a loader without batches": (lambda: start(loader=DataLoader(DATA, batch_size=None)), "with a batch_size"),
     "an empty batch of texts": (
-        lambda: sgd.PoissonLoader([1, 2], 0.5, steps=1, collate=lambda rows: "text", rng=None).fetch([]),
+        lambda: sgd.PoissonLoader(
+            [1, 2], 0.5, steps=1, collate=lambda rows: "text", rng=np.random.default_rng(1)
+        ).fetch([]),
         "tensors, lists and dicts, got str",
     ),
     "a single row": (lambda: measured(np.ones((1, 3)), np.ones(3)), "two rows or more"),
