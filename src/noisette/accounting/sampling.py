@@ -11,7 +11,7 @@ have more mass of p_x and less of p_x'.
 Three bounds are known, and the least one counts. One release has a closed form. Of many, the law of the loss is put on
 a lattice, both laws' masses of every piece kept (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1),
 tilted so that the epsilon sought is where its mass is, and convolved (`_sums`).
-With very little noise one counts how often an example is drawn: see `counted`.
+With very little noise, or hardly any sample, one counts how often an example is drawn: see `counted`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _STEPS = 20.0, 2000.0  # lattice steps in the standard deviation of one loss, of
 _POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
 _LEAST_CONVOLVED_NOISE = 1 / 400  # with less noise than this only inclusions are counted
 _MOST_COUNTED_NOISE = 0.3  # with more noise than this counting inclusions gains nothing
+_HARDLY_EVER = 1e-3  # times that an example is drawn, below which the lattice of losses is too coarse
 _LEAST_CHANCE = 1e-100  # of a sample
 _ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
 
@@ -68,7 +69,7 @@ def _amplified(
     if releases == 1:
         return pair.epsilon(delta)
     found = [math.inf]
-    if multiplier < _MOST_COUNTED_NOISE:
+    if multiplier < _MOST_COUNTED_NOISE or releases * sampling_prob < _HARDLY_EVER:
         found.append(counted(multiplier, delta, releases, sampling_prob, relation))
     if multiplier >= _LEAST_CONVOLVED_NOISE:
         worst = 0.0
