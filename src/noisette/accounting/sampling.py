@@ -40,7 +40,7 @@ _STEPS = 20.0, 2000.0  # lattice steps in the standard deviation of one loss, of
 _POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
 _LEAST_CONVOLVED_NOISE = 1 / 400  # with less noise than this only inclusions are counted
 _MOST_COUNTED_NOISE = 0.3  # with more noise than this counting inclusions gains nothing
-_HARDLY_EVER = 1e-3  # times that an example is drawn, below which the lattice of losses is too coarse
+_HARDLY_EVER = 1e-3  # times that an example is drawn: of fewer, what this many cost is a bound
 _LEAST_CHANCE = 1e-100  # of a sample
 _ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
 
@@ -65,9 +65,10 @@ def _amplified(
     multiplier: float, delta: float, releases: int, sampling_prob: float, relation: SampledRelation
 ) -> float:
     """Return the least epsilon that sampling gives."""
-    pair = Pair(1 / multiplier, sampling_prob, relation)
     if releases == 1:
-        return pair.epsilon(delta)
+        return Pair(1 / multiplier, sampling_prob, relation).epsilon(delta)
+    # a larger chance never costs less, see sampled_epsilon: with a tiny one the lattice would be too coarse
+    pair = Pair(1 / multiplier, max(sampling_prob, _HARDLY_EVER / releases), relation)
     found = [math.inf]
     if multiplier < _MOST_COUNTED_NOISE or releases * sampling_prob < _HARDLY_EVER:
         found.append(counted(multiplier, delta, releases, sampling_prob, relation))
