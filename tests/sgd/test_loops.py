@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+from dataclasses import dataclass
 from types import MethodType
 
 import pytest
@@ -82,6 +83,32 @@ def test_a_model_compiled_afterwards_trains_as_it_would(backend):
     private = start()
     compiled = torch.compile(private.model, backend=backend)
     torch.testing.assert_close(train(private, compiled), train(start()))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of the tracer
+def test_a_compiled_model_may_return_a_data_class():
+    """As those of Hugging Face do: the tracer went round in circles."""
+    utils = pytest.importorskip("transformers.utils")
+
+    @dataclass
+    class Output(utils.ModelOutput):
+        logits: torch.Tensor | None = None
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return Output(logits=self.inner(x))
+
+    torch.compiler.reset()
+    private, other = start(Named()), start(Named())
+    other.model.load_state_dict(private.model.state_dict())
+    compiled = torch.compile(private.model, backend="eager")
+    found = train(private, lambda inputs: compiled(inputs).logits)
+    torch.testing.assert_close(found, train(other, lambda inputs: other.model(inputs).logits))
 
 
 def test_bytes_and_reshaped_inputs():

@@ -266,6 +266,7 @@ def _chances(args: Any, kwargs: Any) -> tuple[Any, Any]:
     return (given.pop("input"), *args[1:]), given
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # of a data class dynamo goes round in circles
 def _traced_inside(output: Any, notes: Notes) -> Any:
     """Return a copy of a dict, a list or a dataclass, of a kind of their own too, whose tensors notice it."""
     made = copy.copy(output)
