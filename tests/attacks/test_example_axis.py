@@ -606,3 +606,23 @@ def test_examples_that_meet_where_they_are_laid_together_are_refused(collate):
 @pytest.mark.parametrize("collate", [by_chance, padded, lambda items: default_collate([*items])])
 def test_a_function_that_lays_each_example_by_itself_is_taken(collate):
     start_with(collate)
+
+
+def test_inputs_that_are_drawn_where_examples_are_laid_together_are_refused_with_the_remedy():
+    def noisy(items):
+        inputs, targets = default_collate(items)
+        return inputs + torch.rand_like(inputs), targets
+
+    with pytest.raises(ValueError, match=r"collate_fn draws at random.*__getitem__"):
+        start_with(noisy)
+
+    class Augmented(Dataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, place):
+            return torch.rand(4), place % 3
+
+    model = nn.Linear(4, 3)
+    loader = DataLoader(Augmented(), batch_size=20)
+    sgd.make_private(model, torch.optim.SGD(model.parameters(), lr=0.1), loader, target=(1.0, 1e-5), epochs=1)

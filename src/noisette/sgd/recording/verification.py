@@ -89,6 +89,12 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
             return whole, shared, whole_numbers(batches[1]), looks
+        again = called(loader.collate(items))
+        if not all(map(_same, _tensors(called(batches[0])), _tensors(again))):
+            raise ValueError(
+                "The loader's collate_fn draws at random, so what it makes of an example cannot be compared with what "
+                "it makes of that example by itself. Draw in the data set, where an example is fetched (__getitem__)."
+            )
         give_back()
         first: NotApart | NotSeparate | None = None
         while True:
