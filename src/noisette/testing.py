@@ -746,7 +746,8 @@ def _kept(values: Any) -> Any:
 
 
 def _first(values: Any) -> Any:
-    return values.iloc[0] if hasattr(values, "iloc") else values[0]
+    first = values.iloc[0] if hasattr(values, "iloc") else values[0]
+    return first.as_py() if hasattr(first, "as_py") else first  # numpy makes '9' of Arrow's 'a', whose code is 97
 
 
 def _as_numpy(reports: Any) -> Any:

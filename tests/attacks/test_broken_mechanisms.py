@@ -262,12 +262,15 @@ CAUGHT = [
     pytest.param(OneDecimalInTheClear(1.0), 10_000, "are the same", id="one-decimal-in-the-clear"),
     pytest.param(OneTensorInTheClear(THREE, 1.0, 1e-5), 4_000, "are the same", id="one-vector-in-the-clear"),
     pytest.param(
-        TensorParityOfTheValue(THREE, 1.0, 1e-5), 20_000, "tell inputs apart", id="parity-in-a-vector-carries-a-sign"
+        TensorParityOfTheValue(THREE, 1.0, 1e-5),
+        20_000,
+        "tell inputs apart|entry 0: reports do not follow",
+        id="parity-in-a-vector-carries-a-sign",
     ),
     pytest.param(
         TensorParityOfTheNoise(THREE, 1.0, 1e-5),
         20_000,
-        "which way the noise went",
+        "which way the noise went|entry 0: reports do not follow",
         id="parity-in-a-vector-carries-the-noise",
     ),
     pytest.param(RawTensorNowAndThen(THREE, 1.0, 1e-5), 10_000, "are the value itself", id="raw-vector-once-in-10000"),

@@ -57,7 +57,7 @@ def _made(**changes: Any) -> Campaign:
         ({"attributes": [{"name": "a"}]}, "a range, categories or options"),
         ({"attributes": [{"name": "a", "vector": 1, "range": [0, 1]}]}, "vector of a"),
         ({"attributes": [{"name": "a", "vector": 4, "length": 0}]}, "length of a"),
-        ({"attributes": [{"name": "a", "vector": 4}]}, "a vector with a range or a length"),
+        ({"attributes": [{"name": "a", "vector": 4}]}, "a range, low and high, or a length of the vector 'a'"),
         ({"attributes": [{"name": "a", "tensor": [4], "range": [0, 1]}]}, "at least two sizes"),
         ({"attributes": [{"name": "a", "tensor": [4, 0], "range": [0, 1]}]}, "tensor of a"),
         ({"attributes": [{"name": "a", "tensor": [2000, 2000], "range": [0, 1]}]}, "1,000,000 entries"),

@@ -198,7 +198,7 @@ def test_vectors_and_tensors() -> None:
     assert Vector("v", 1_000_000, 0, 1).dims == 1_000_000
     wrong(lambda: Vector("v", 1_000_001, 0, 1), "vector of v")
     for ends in ({}, {"low": 0}, {"high": 1}, {"low": 0, "high": 1, "length": 1.0}):
-        wrong(lambda: Vector("v", 3, **ends), "either low and high or a length")  # noqa: B023 - called at once
+        wrong(lambda: Vector("v", 3, **ends), "a range, low and high, or a length")  # noqa: B023 - called at once
     wrong(lambda: Vector("v", 3, length=0.0), "length of v")
     shapes: Any = ([5], 5, [1, 1], [1000, 1001], [0, 5], [2, 1_000_001])
     for shape in shapes:

@@ -738,7 +738,7 @@ def test_surveys_are_kept_in_files(survey: nz.Survey, every: nz.Survey, tmp_path
         (lambda: nz.Choice("a", ["x"]), "at least two categories"),
         (lambda: nz.Choice("a", ["x", "x"]), "distinct labels"),
         (lambda: nz.Choice("a", [1, 2]), "to be texts"),  # type: ignore[arg-type]
-        (lambda: nz.Vector("a", 3), "either low and high or a length"),
+        (lambda: nz.Vector("a", 3), "a range, low and high, or a length"),
         (lambda: nz.Vector("a", 3, 0, 1, length=2.0), "a length of the vector 'a'"),
         (lambda: nz.Tensor("a", (3,), 0, 1), "at least two sizes"),
         (lambda: nz.Graded("a", [(0, 1)]), "low, high and budget"),  # type: ignore[list-item]

@@ -447,7 +447,7 @@ class Vector(Question):
         """The box of the range, or the sphere of the length."""
         dims = _validate.integer(self.dims, f"vector of {self.name}", low=2, high=_MOST_ENTRIES)
         if (self.length is None) == (self.low is None or self.high is None):
-            raise ValueError(f"Expected either low and high or a length of the vector {self.name!r}.")
+            raise ValueError(f"Expected a range, low and high, or a length of the vector {self.name!r}.")
         if self.length is not None:
             return Sphere(dims, _validate.positive(self.length, f"length of {self.name}"))
         inside = _interval(self.name, self.low, self.high)
