@@ -542,6 +542,10 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "optional number": _optional_number,
     "optional number, 5 % answer": lambda: _optional_number(rate=0.05),
     "optional choice": _optional_choice,
+    "optional several choices": lambda: _optional_several(2, 1.0),
+    "optional several choices, any number": lambda: _optional_several(0, 0.5),
+    "optional texts": lambda: _optional_texts(None),
+    "optional texts, looked at all at once": lambda: _optional_texts("abcdef"),
     "quantiles, beta": lambda: _quantiles("beta"),
     "quantiles, bimodal": lambda: _quantiles("bimodal"),
     "quantiles, beta, 256 cells": lambda: _quantiles("beta", 2.0, 256),
@@ -576,13 +580,6 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "few people: several choices": lambda: _few_several(6.0, 200),
     "few people: quantiles and variance": lambda: _few_spread(12.0, 100),
     "few people: difference of groups": lambda: _few_compared(8.0, 200),
-}
-# are run where they are named: intervals.json has no 2,000 collections of them yet
-UNFINISHED: dict[str, Callable[[], Study | Looked]] = {
-    "optional several choices": lambda: _optional_several(2, 1.0),
-    "optional several choices, any number": lambda: _optional_several(0, 0.5),
-    "optional texts": lambda: _optional_texts(None),
-    "optional texts, looked at all at once": lambda: _optional_texts("abcdef"),
 }
 OF_FEW_PEOPLE = tuple(name for name in STUDIES if name.startswith(("few people", "ten people", "one person")))
 
@@ -658,7 +655,7 @@ def main() -> None:
     told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in asked.only:
         start = time.perf_counter()
-        study = (STUDIES | UNFINISHED)[name]()
+        study = STUDIES[name]()
         rows = run(study, asked.runs)
         told[name] = {"runs": asked.runs, "people": study.people, "epsilon": study.survey.epsilon, "rows": rows}
         print(f"{name}: {study.people:,} people, epsilon {study.survey.epsilon:g}, {time.perf_counter() - start:.0f} s")

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.intervals import UNFINISHED, run
-from scipy.stats import binom
 
 import noisette as nz
 from noisette.domains import Texts
@@ -211,10 +209,3 @@ def test_groups_are_compared_by_what_those_who_answered_said() -> None:
     for word in WORDS:
         assert table.loc[word, "low"] < 0 < table.loc[word, "high"]
         assert abs(table.loc[word, "difference"]) < 0.1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", UNFINISHED)
-def test_intervals_hold_as_often_as_they_say(name: str) -> None:
-    for row in run(UNFINISHED[name](), 60, seed=5):
-        assert row["coverage"] * 60 >= binom.ppf(1e-6, 60, 0.95), row
