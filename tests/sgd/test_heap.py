@@ -37,6 +37,8 @@ def faults(**environment: str) -> list[int]:
     return [int(number) for number in found.stdout.split()]
 
 
+@pytest.mark.needs("torch")
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only the GNU C library has these settings")
 @pytest.mark.parametrize(
     "environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}, {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"}]
