@@ -82,7 +82,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     as many again to see whether the value itself is sent. What surrounds a value changes nothing: the other values of
     its batch, their order and number, the thread, the kind of generator. Reports are plain arrays of one type and
     shape, no value of the domain is refused, and none draws a warning. A call logs, prints and keeps nothing. What
-    takes more to be seen, and how many samples that is, stands in `docs/auditing.md`.
+    takes more to be seen, and how many samples that is, stands in `docs/broken-mechanisms.md`.
 
     A sound mechanism fails with probability at most ``false_alarm``.
 

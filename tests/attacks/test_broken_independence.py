@@ -3,7 +3,7 @@
 The noise of a call adds up to nothing, or two people share it, wherever they stand; noise is smaller for a few values.
 Others log what they send, or print it, or keep it; put the value below the lattice; forget noise where reports are put
 into an array that is given, for a masked array, for -0.0, for infinity with clip=True. Each passed `check_mechanism`
-once. Some cannot be found by it: `docs/auditing.md` names them.
+once. Some cannot be found by it: `docs/broken-mechanisms.md` names them.
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ class RandomSigns(nz.Duchi):
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.05, 0.01])
 def test_signs_that_are_deterministic_now_and_then_take_so_many_reports(share: float) -> None:
-    """What docs/auditing.md says of 0.2 %, at larger shares q: some 80 / q^2 reports find it, a tenth does not."""
+    """What docs/broken-mechanisms.md says of 0.2 %, at larger shares q: 80 / q^2 reports find it, a tenth does not."""
     mechanism, rng = RandomSigns(1.0, share=share), np.random.default_rng(7)
     needed = math.ceil(120 / share**2)
     reports = mechanism.privatize(np.full(needed, 0.01), rng=rng)
