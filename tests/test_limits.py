@@ -792,10 +792,6 @@ COMPUTING: dict[str, dict[Any, Any]] = {
         "_CAUTION": ((3.0, 1.5, 0.5), (4.0, 2.0, 0.5)),
     },
     "auditing/claims.py": {
-        "_SPREAD": 12,
-        "_POINTS": 40001,
-        "_TILTS": 100,
-        "_PERIODS": 30,
         "_ROUNDING": 1e-09,
         "_SUMMED": 1e-06,
     },

@@ -9,12 +9,12 @@ import numpy as np
 from scipy.special import erf
 
 import noisette as nz
+from experiments.claims import lower_error
 from experiments.frame import Advance, Study, remember
 from experiments.ldptube import tables
 from experiments.ldptube.enhancement import COLLECTIONS, Model
 from noisette import datasets
 from noisette._validate import FloatArray
-from noisette.auditing.claims import lower_error
 from noisette.enhancement.hdr4me import l1, supremum
 
 _BUDGETS = (0.1, 0.4, 1.6)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.claims import lower_error
 from scipy import stats
 from scipy.integrate import quad
-
-from noisette.auditing.claims import lower_error
 
 
 def test_the_case_in_which_the_promise_fails() -> None:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.claims import lower_error
 from tests.held import Held
 
 import noisette as nz
 from noisette.auditing import blackbox, exact, features, goodness, inputs, intervals, membership, one_run
-from noisette.auditing.claims import lower_error
 from noisette.mechanisms._base import Lattice
 from noisette.mechanisms.vector.sampled import Reports
 

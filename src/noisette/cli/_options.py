@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import difflib
 import math
+import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from noisette.domains import Attributes, Box, Categorical, Grid, Interval
 
 Ranges = Mapping[str, tuple[float, float]]
 _DEFAULT = (-1.0, 1.0)
+ROOT = Path(__file__).resolve().parents[3]  # of a checkout
 
 
 def split_list(text: str) -> list[str]:
@@ -215,3 +218,16 @@ def warn_of_seed(seed: int | None) -> None:
     """Say on standard error that reports of a known seed protect nobody."""
     if seed is not None:
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+
+
+def from_checkout(name: str, what: str) -> Any:
+    """Return a module that comes with the repository and not with the package."""
+    place = ROOT.joinpath(*name.split("."))
+    if not (place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()):
+        raise FileNotFoundError(
+            f"{what} not in {place.parent}. That comes with the repository, not with the package: run this command in "
+            "a checkout that has it."
+        )
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    return import_module(name)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from noisette._terminal import console, progress, table, to_json
-from noisette.cli._options import find
+from noisette.cli._options import find, from_checkout
 
 
 @click.command()
@@ -32,7 +32,7 @@ from noisette.cli._options import find
 )
 @click.option("--delta", type=float, default=0.0, show_default=True, help="With --scores: of what is claimed.")
 @click.option("--one-run", is_flag=True, help="With --scores: canaries of one run, each in it by the toss of a coin.")
-@click.option("--page", type=click.Path(path_type=Path), help="With --all: write the table as a page, in Markdown.")
+@click.option("--page", type=click.Path(path_type=Path), help="With --all, in a checkout: write the page of claims.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def audit(
@@ -156,10 +156,11 @@ def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path 
     from noisette._files import whole_file
     from noisette.auditing import claims
 
+    written = None if page is None else from_checkout("experiments.claims", "The page of claims is")
     with nullcontext() if page is None else whole_file(page) as stream, progress("Auditing") as advance:
         findings = claims.examine_all(epsilon, samples=samples, confidence=confidence, advance=advance, rng=seed)
-        if stream is not None:
-            stream.write(claims.page(findings).encode())
+        if stream is not None and written is not None:
+            stream.write(written.page(findings).encode())
     return findings
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 from noisette._terminal import console, literal, table, to_json
-
-_ROOT = Path(__file__).resolve().parents[4]
+from noisette.cli._options import from_checkout
 
 
 @click.command()
@@ -40,7 +37,9 @@ def board(
     cell's or a method's name. Data are read from the folder in NOISETTE_DATA; other libraries run in an environment of
     their own (`make peers`), and are left out where there is none.
     """
-    frame, curves, pages = (_part(name) for name in ("frame", "curves", "page"))
+    frame, curves, pages = (
+        from_checkout(f"benchmarks.board.{name}", "The board is") for name in ("frame", "curves", "page")
+    )
     folder = results or frame.RESULTS
     unknown = {one.partition("/")[0] for one in only} - {*frame.TASKS, "curves"}
     if unknown:
@@ -61,18 +60,6 @@ def board(
     else:
         _show(summary, page)
     context.exit(1 if failed else 0)
-
-
-def _part(name: str) -> Any:
-    """Return a module of the board, which comes with the repository and not with the package."""
-    if not (_ROOT / "benchmarks" / "board" / "__init__.py").is_file():
-        raise FileNotFoundError(
-            f"The board is not in {_ROOT / 'benchmarks' / 'board'}. "
-            "It comes with the repository, not with the package: run this command in a checkout."
-        )
-    if str(_ROOT) not in sys.path:
-        sys.path.insert(0, str(_ROOT))
-    return import_module(f"benchmarks.board.{name}")
 
 
 def _tell(line: str) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 from noisette._terminal import console, literal, progress, table, to_json
+from noisette.cli._options import ROOT, from_checkout
 
-_ROOT = Path(__file__).resolve().parents[4]
 # where the experiments of each paper are, below experiments/
 PAPERS = {
     "geodp": "geodp",
@@ -85,26 +83,20 @@ def reproduce(
 
 def _write_page() -> None:
     """Write the page of all papers from the committed results."""
-    _find(next(iter(PAPERS)))
-    page = import_module("experiments.page")
+    page = from_checkout("experiments.page", "The page of the papers is")
     page.PAGE.write_text(page.write(), encoding="utf-8")
     click.echo(f"{page.PAGE} has every algorithm, theorem, figure and table.")
 
 
 def _find(paper: str) -> tuple[Any, Any]:
     """Return the folder of a paper's experiments, as a module, and the frame they share."""
-    folders = {name: _ROOT.joinpath("experiments", *place.split(".")) for name, place in PAPERS.items()}
+    folders = {name: ROOT.joinpath("experiments", *place.split(".")) for name, place in PAPERS.items()}
     present = [name for name, folder in folders.items() if (folder / "__init__.py").is_file()]
     if paper not in PAPERS:
         raise ValueError(f"Unknown paper {paper!r}. Expected one of {', '.join(present or PAPERS)}.")
-    if paper not in present:
-        raise FileNotFoundError(
-            f"The experiments of {paper!r} are not in {_ROOT / 'experiments'}. "
-            "They come with the repository, not with the package: run this command in a checkout that has them."
-        )
-    if str(_ROOT) not in sys.path:
-        sys.path.insert(0, str(_ROOT))
-    return import_module(f"experiments.{PAPERS[paper]}"), import_module("experiments.frame")
+    return from_checkout(f"experiments.{PAPERS[paper]}", f"The experiments of {paper!r} are"), from_checkout(
+        "experiments.frame", "The experiments are"
+    )
 
 
 _BETWEEN = 2  # spaces between two columns
