@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.10g}") if math.isfinite(value) else str(value)
     return str(value)
+
+
+def refusal(asked: Callable[[], Any]) -> str:
+    """Return the error that a call raises: its kind and, where it is one of ours, its words.
+
+    Where a guard is gone, another line often raises an error of the same kind a little later.
+    """
+    try:
+        asked()
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = any(part in frames[-1].filename for part in ("/src/noisette/", "/site-packages/noisette/"))
+        return f"{type(error).__name__}: {error if ours else 'in the words of a library'}"
+    raise AssertionError("Expected an error, and nothing was refused.")
 
 
 def differences(found: Any, kept: Any, where: str = "", close: float = CLOSE) -> list[str]:

@@ -87,6 +87,7 @@ def test_an_atom_is_worth_a_weight_where_it_has_one_or_the_gradient_peaks() -> N
     assert _support(weights, gradient).tolist() == [0, 1, 3, 4, 5, 6]
     assert _support(np.zeros(7), gradient).tolist() == [0, 3, 4, 6]
     assert _support(np.zeros(3), np.asarray([-1.0, -0.5, -1.0])).tolist() == []
+    assert _support(np.zeros(3), np.asarray([-1.0, 0.0, -1.0])).tolist() == []
     kept = _prior(np.asarray([0.0, 1.0, 2.0]), np.asarray([0.5, 1e-13, 1.0]), 0.1)
     assert kept.atoms.tolist() == [0.0, 2.0]
     assert kept.weights == pytest.approx([1 / 3, 2 / 3])

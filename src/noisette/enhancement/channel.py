@@ -135,8 +135,8 @@ def places_of(edges: FloatArray, reports: npt.NDArray[Any]) -> IntArray:
     low, cells = float(inner[0]), 4 * inner.size
     step = (float(inner[-1]) - low) / cells
     below = np.searchsorted(inner, low + step * np.arange(-1, cells + 1), side="right")
-    cell = np.clip((reports - low) / step, 0, cells - 1).astype(np.int64)
-    found = below[np.maximum(cell - 1, 0)]  # a cell lower, whatever rounding did
+    cell = np.clip((reports - low) / step, 1, cells - 1).astype(np.int64)
+    found = below[cell - 1]  # a cell lower, whatever rounding did
     ends = np.append(inner, np.inf)
     for _ in range(inner.size):
         more = reports >= ends[found]

@@ -121,7 +121,7 @@ def maximise(
     used = counts > 0
     kernel, counts = kernel[used], counts[used]
     size = kernel.shape[1]
-    weights = np.full(size, 1 / size) if start is None else start
+    weights = np.ones(size) if start is None else start  # the first step divides by their sum
     fitted = kernel @ weights
     for _ in range(_WARM_UP):
         weights = weights * (kernel.T @ (counts / fitted)) / counts.sum()

@@ -264,7 +264,7 @@ def probabilities(probs: Any, size: int) -> FloatArray:
         raise ValueError(f"Expected probs >= 0, got {weights[~(weights >= 0)][0]}.")
     total = float(weights.sum())
     if not abs(total - 1) <= 1e-6:
-        raise ValueError(f"Expected probs to sum to 1, got {total:g}. Divide them by their sum.")
+        raise ValueError(f"Expected probs to sum to 1, got {total:.9g}. Divide them by their sum.")
     return np.asarray(weights / total)
 
 
