@@ -79,7 +79,7 @@ def truth_spread(observed: FloatArray, variance: FloatArray, *, target: Target =
         squares = precision * (observed - middle) ** 2
         excess = float(np.sum(squares)) - free
         fall = float(np.sum(precision * squares))
-        if fall == 0 or (spread == 0 and excess <= 0):
+        if fall == 0:
             return 0.0
         following = max(0.0, spread + excess / fall)
         if abs(following - spread) <= 1e-12 * following:

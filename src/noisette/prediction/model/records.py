@@ -21,19 +21,20 @@ from noisette.prediction.model.responses import ROUNDING, Response, respond
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """noise / users + bias^2 for each of several attributes."""
+    """noise / users + bias^2 for each of several attributes, averaged over its quantities; ``bias`` is their mean."""
 
     noise: FloatArray
+    square: FloatArray
     bias: FloatArray
     unbiased: bool
 
     def at(self, users: float) -> FloatArray:
         """Return the mean squared errors."""
-        return np.asarray(self.noise / users + self.bias**2)
+        return np.asarray(self.noise / users + self.square)
 
     def average(self) -> Known:
         """Return the error averaged over the attributes."""
-        return Known(float(self.noise.mean()), float(np.mean(self.bias**2)), float(self.bias.mean()), self.unbiased)
+        return Known(float(self.noise.mean()), float(self.square.mean()), float(self.bias.mean()), self.unbiased)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +69,18 @@ class Group:
         if response.variance.ndim == 2 and response.codes is None:
             rows = (Population(self.points, row[None], np.ones(1)) for row in self.weights)
             each = [Known.of(response, row) for row in rows]
-            noise, bias = (np.asarray([getattr(one, name) for one in each]) for name in ("noise", "bias"))
-            return Errors(noise, bias, response.unbiased)
+            noise, square, bias = np.asarray([(one.noise, one.square, one.bias) for one in each]).T
+            return Errors(noise, square, bias, response.unbiased)
         if response.variance.ndim == 2:
             size = self.weights.shape[1]
             sampling_variance = (1 - share) * (1 - (self.weights**2).sum(axis=1)) / size
-            return Errors((response.pure_variances()[0] + sampling_variance) / share, np.zeros(self.members.size), True)
+            none = np.zeros(self.members.size)
+            return Errors((response.pure_variances()[0] + sampling_variance) / share, none, none, True)
         bias, mean = self.weights @ response.bias, response.centred
         spread = np.maximum(self.weights @ mean**2 - (self.weights @ mean) ** 2, 0.0)
         noise = np.maximum(self.weights @ response.variance + (1 - share) * spread, 0.0) / share
-        return Errors(noise, np.where(np.abs(bias) > ROUNDING * response.scale, bias, 0.0), response.unbiased)
+        bias = np.where(np.abs(bias) > ROUNDING * response.scale, bias, 0.0)
+        return Errors(noise, bias**2, bias, response.unbiased)
 
     def deviations(self, inner: Any, share: float, users: int) -> list[Deviation]:
         """Return the deviation of each attribute's quantities."""
