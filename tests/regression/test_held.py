@@ -22,7 +22,7 @@ from noisette.regression.judging import Judgement, judge
 from noisette.regression.losses import Logistic, Squared
 from noisette.regression.moments import OneShot
 from noisette.regression.pairs import ClassPairs
-from noisette.regression.rows import DesignRows, aligned
+from noisette.regression.rows import DesignRows
 from noisette.regression.training import Model
 
 HELD = Held(__file__)
@@ -156,7 +156,6 @@ STORIES: dict[str, Callable[[], Any]] = {
         ]
         for one in (Squared(), Squared(0.5), Logistic())
     ],
-    "aligned": lambda: [list(part) for part in aligned([[np.arange(3), np.arange(4)], [np.arange(5), np.arange(2)]])],
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from noisette import Categorical, Interval
 from noisette.regression import Design, Model, Training
-from noisette.regression.rows import DesignRows, aligned
+from noisette.regression.rows import DesignRows
 
 DESIGN = Design((Interval(0, 10),), names=("age",))
 
@@ -85,11 +85,3 @@ def test_the_larger_class_is_either(tmp_path: Path) -> None:
     for classes in ([0, 0, 0, 1], [0, 1, 1, 1]):
         found = _errors(tmp_path / "a.csv", Categorical(2), [0.0, 1.0], classes, [1, 1, 9, 9])
         assert found["largest_class"] == 0.75
-
-
-def test_streams_are_cut_where_any_ends() -> None:
-    streams = [[np.arange(3), np.arange(3, 4)], [np.arange(1), np.arange(1, 4)]]
-    found = list(aligned(streams))
-    assert [len(first) for first, _ in found] == [1, 2, 1]
-    assert all(np.array_equal(first, second) for first, second in found)
-    assert list(aligned([[np.arange(2)], []])) == []

@@ -60,9 +60,10 @@ def sample_of(path: str | Path, columns: Sequence[str] | None, domain: Any) -> n
             f"Expected as many --categories as columns, got {len(parts)} for {', '.join(table.columns)}. "
             "Choose columns with --columns."
         )
+    batches = [texts for _, texts in table.records(table.columns)]
     codes = []
     for name, attribute in zip(table.columns, parts, strict=True):
-        labels = np.concatenate(list(Table.open(Path(path), [name]).labels()))
+        labels = np.concatenate([texts[name] for texts in batches])
         codes.append(labels.astype(np.int64) if attribute.labels is None else attribute.encode(labels))
     return codes[0] if len(codes) == 1 else np.column_stack(codes)
 
@@ -115,9 +116,9 @@ class CheckedRows:
         known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
         if known.min() < 0:
             row = int(np.argmin(known))
-            few = _validate.few(labels)
+            few, place = _validate.few(labels), self.table.place(row, self.table.columns[column])
             raise ValueError(
-                f"{self._place(row, column)}: {str(values[row])!r} is not among the categories {few}. "
+                f"{place}: {str(values[row])!r} is not among the categories {few}. "
                 "Add it to --categories, or map it to one such as 'other' first."
             )
         return known
@@ -130,7 +131,7 @@ class CheckedRows:
         row, column = np.argwhere(outside)[0].tolist()
         name = self.table.columns[column]
         raise ValueError(
-            f"{self._place(row, column)}: {batch[row, column]:g} is outside the "
+            f"{self.table.place(row, name)}: {batch[row, column]:g} is outside the "
             f"{'' if self.ranged else 'default '}range [{lows[column]:g}, {highs[column]:g}]. "
             f"Give the public range of the numbers, --range {name}=LOW,HIGH, or --clip to move such "
             f"numbers to the nearer end. {PUBLIC}"
@@ -141,11 +142,8 @@ class CheckedRows:
         whole = self.mechanism.domain.contains(batch)
         if not self.clip and not whole.all():
             row = int(np.argmin(whole))
+            place = self.table.place(row, self.table.columns[0])
             raise ValueError(
-                f"{self._place(row, 0)}: {batch[row, 0]:g} is not a whole number, which {self.mechanism.name} takes. "
+                f"{place}: {batch[row, 0]:g} is not a whole number, which {self.mechanism.name} takes. "
                 "Use --clip to round such numbers, or a mechanism for numbers between."
             )
-
-    def _place(self, row: int, column: int) -> str:
-        name = self.table.columns[column]
-        return f"{self.table.path}, row {self.table.rows_read + row + 1:,}, column {name!r}"

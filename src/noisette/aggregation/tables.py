@@ -72,17 +72,14 @@ class Table:
     def labels(self) -> Iterator[npt.NDArray[np.str_]]:
         """Yield arrays of shape (rows,): the text of the only column."""
         (name,) = self.columns
-        for batch in self.batches():
-            text = np.asarray(as_text(batch.column(0), partial(self._place, name=name)).to_pylist())
-            yield text
-            self.rows_read += len(text)
+        return (texts[name] for _, texts in self.records([name]))
 
     def records(self, text: Collection[str]) -> Iterator[tuple[FloatArray, dict[str, npt.NDArray[np.str_]]]]:
         """Yield arrays of shape (rows, columns), zero in the columns that hold text, and the text of those."""
         for batch in self.batches():
             values, texts = np.zeros((batch.num_rows, len(self.columns))), {}
             for place, (name, column) in enumerate(zip(self.columns, batch.columns, strict=True)):
-                where = partial(self._place, name=name)
+                where = partial(self.place, name=name)
                 if name in text:
                     texts[name] = np.asarray(as_text(column, where).to_pylist())
                 else:
@@ -121,9 +118,9 @@ class Table:
         if not finite.all():
             row, place = np.argwhere(~finite)[0]
             bad = values[row, place]
-            raise ValueError(f"{self._place(row, self.columns[place])}: expected a finite number, got {bad}. {IMPUTE}")
+            raise ValueError(f"{self.place(row, self.columns[place])}: expected a finite number, got {bad}. {IMPUTE}")
 
-    def _place(self, row: int, name: str) -> str:
+    def place(self, row: int, name: str) -> str:
         """Say where in the file a value of the current batch stands."""
         return f"{self.path}, row {self.rows_read + row + 1:,}, column {name!r}"
 

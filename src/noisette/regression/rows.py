@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from noisette.regression.training import Model, Training
 
 @dataclass
 class DesignRows:
-    """Rows of a table for a design: numbers in one pass, each column of text in one beside it."""
+    """Rows of a table for a design."""
 
     path: Path
     features: tuple[str, ...]
@@ -27,21 +27,15 @@ class DesignRows:
         """Yield rows, targets and the share of the file that was read."""
         from noisette.aggregation import Table
 
-        names = [*self.features, self.target]
+        names = (*self.features, self.target)
         text = [name for name in names if _is_text(self.kinds[name])]
-        plain = [name for name in names if name not in text]
-        tables = [Table.open(self.path, group, header=self.header) for group in ([plain] if plain else [])]
-        streams: list[Iterable[Any]] = [table.numbers() for table in tables]
-        for name in text:
-            tables.append(Table.open(self.path, [name], header=self.header))
-            streams.append(tables[-1].labels())
-        for parts in aligned(streams):
-            columns = dict(zip(plain, parts[0].T, strict=True)) if plain else {}
-            columns |= dict(zip(text, parts[len(parts) - len(text) :], strict=True))
-            rows = np.empty((len(parts[0]), len(self.features)), dtype=object if text else np.float64)
-            for place, name in enumerate(self.features):
-                rows[:, place] = columns[name]
-            yield rows, columns[self.target], tables[0].share_read
+        table = Table.open(self.path, names, header=self.header)
+        for values, texts in table.records(text):
+            columns = dict(zip(names, values.T, strict=True)) | texts
+            rows = values[:, :-1].astype(object) if text else values[:, :-1]
+            for name in texts.keys() & set(self.features):
+                rows[:, self.features.index(name)] = texts[name]
+            yield rows, columns[self.target], table.share_read
 
     def errors(self, trainer: Training, model: Model, *, clip: bool) -> dict[str, Any]:
         """Return the errors of a model on the file: they are computed without noise, and are not private."""
@@ -82,18 +76,3 @@ def _is_text(domain: Any) -> bool:
     except ValueError:
         return True
     return False
-
-
-def aligned(streams: Sequence[Iterable[Any]]) -> Iterator[list[Any]]:
-    """Cut streams of arrays into pieces that have the same rows in each."""
-    sources = [iter(stream) for stream in streams]
-    held: list[Any] = [None] * len(sources)
-    while True:
-        for place, source in enumerate(sources):
-            if held[place] is None or len(held[place]) == 0:
-                held[place] = next(source, None)
-        if any(rows_held is None for rows_held in held):
-            return
-        rows = min(map(len, held))
-        yield [rows_held[:rows] for rows_held in held]
-        held = [rows_held[rows:] for rows_held in held]
