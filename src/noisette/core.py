@@ -58,7 +58,8 @@ class Capabilities:
     - ``unbiased``: the mean of reports, once decoded, is the value itself.
     - ``unbounded``: its noise has no bound. Reports farther out than noise goes with chance `STRAY` are moved nearer.
     - ``decoded``: a report is no estimate of the value until ``decode`` has read it.
-    - ``tabled``: its law is a table of whole numbers, see `Tabled`.
+    - ``tabled``: its law is a table of whole numbers: `law` returns it, `place` what it knows of each input, and
+      nothing but its sampler makes reports, so that law and sampler cannot differ.
     - ``tells_category``: a report is itself a category, the own one with chance ``p_own``, each other with ``p_other``.
     - ``slow_start``: some budgets take seconds before the first report; an instance with one has ``slow_start`` true.
     - ``composite``: it is built from other mechanisms, which its ``inner`` names.
@@ -227,20 +228,6 @@ class Law(Protocol):
 
     def written(self) -> dict[str, Any]:
         """Return the integers from which reports are drawn, as a certificate states them."""
-
-
-class Tabled(Protocol):
-    """A mechanism whose law is a table: `law` holds it, and nothing but its sampler makes reports.
-
-    `noisette.testing.check_mechanism` refuses one that draws reports, or states their likelihoods, by code of its own,
-    so that law and sampler cannot differ.
-    """
-
-    def law(self) -> Law:
-        """Return the table."""
-
-    def place(self, x: Any) -> Any:
-        """Return all that the law knows of an input: a category, or where a window lies."""
 
 
 class Estimating(Mechanism, Protocol):
