@@ -6,7 +6,7 @@ import { copyFileSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 const LARGEST = 15_000; // bytes of the client, compressed
-const LATER = ["blind", "seal", "laws-more"]; // loaded on demand, so files of their own
+const LATER = ["blind", "draws", "seal", "laws-more"]; // loaded on demand, so files of their own
 
 process.chdir(import.meta.dirname ?? new URL(".", import.meta.url).pathname);
 rmSync("dist", { recursive: true, force: true });

@@ -14,7 +14,17 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Route
 from scipy.special import chdtri
 from tests.collector import blind_vectors, seal_vectors
-from tests.collector.vectors import BLOCKS, FILE, MANY_FILE, SURVEY_FILE, many, survey_vectors, vectors
+from tests.collector.vectors import (
+    BLOCKS,
+    DRAWN_FILE,
+    FILE,
+    MANY_FILE,
+    SURVEY_FILE,
+    drawn_vectors,
+    many,
+    survey_vectors,
+    vectors,
+)
 
 from noisette.collector.web.pages import CLIENT
 from noisette.device.blind import SigningKey, VerifyingKey
@@ -136,6 +146,15 @@ def test_the_many_vectors_are_what_python_does(blocks: range) -> None:
     assert sum(law["draws"] * len(law["digests"]) for law in many_stored) >= 10_000
     stored = [law | {"digests": law["digests"][blocks.start : blocks.stop]} for law in many_stored]
     _alike(json.loads(json.dumps(many(blocks))), stored)
+
+
+@pytest.mark.long
+def test_the_drawn_vectors_are_what_python_does() -> None:
+    """clients/js draws the same from the same signatures; node's tests compare."""
+    stored = json.loads(DRAWN_FILE.read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(drawn_vectors())) == stored
+    drawn = {one["campaign"]["spec"]["mechanism"] for one in stored if "mechanism" in one["campaign"]["spec"]}
+    assert drawn >= {"olh", "wheel", "drawn-option", "pem", "sampled-attributes"}
 
 
 @pytest.mark.long

@@ -107,10 +107,10 @@ LABELS = ["a", "b", "c", "d", "e"]
 class Place:
     """A collector, its store, and browsers that open its pages and note what they ask for."""
 
-    def __init__(self, url: str, store: Store, browser: Browser) -> None:
-        self.url, self.store, self.campaigns = url, store, CAMPAIGNS
+    def __init__(self, url: str, store: Store, browser: Browser, campaigns: dict[str, Campaign] = CAMPAIGNS) -> None:
+        self.url, self.store, self.campaigns = url, store, campaigns
         self._browser, self.asked, self.said, self.contexts = browser, [], [], []
-        self._before = {name: self._stored(name) for name in CAMPAIGNS}
+        self._before = {name: self._stored(name) for name in campaigns}
 
     def open(self, path: str = "/c/commute", *, offline: bool = False, **options: Any) -> Page:
         """Open a page on a phone; the worker that keeps it for offline use is loaded where that is asked for."""
@@ -122,7 +122,7 @@ class Place:
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.goto(self.url + path)
-        page.locator("form, #stopped, #report").first.wait_for()
+        page.locator("form, #stopped, #report, #turn").first.wait_for()
         return page
 
     def users(self, campaign: str = "commute") -> int:

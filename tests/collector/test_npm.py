@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Response
 from playwright.sync_api import Browser
-from tests.collector.helpers import COMMUTE, KEYS, known_keys, running
+from tests.collector.helpers import COMMUTE, KEYS, SECRET, known_keys, running
 
 from noisette.collector import Store, create_app
 from noisette.collector.web.pages import CLIENT
+from noisette.device.blind import new_code
 from noisette.survey.campaigns import Campaign
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,10 @@ NODE, NPM = shutil.which("node"), shutil.which("npm")
 DEVICES: dict[str, Any] = {"id": "devices", "epsilon": 2.0, "users": 100, "mechanism": "privset"} | {
     "attributes": [{"name": "devices", "options": ["phone", "tablet", "watch"], "most": 2}]
 }
+DRINKS: dict[str, Any] = {"id": "drinks", "epsilon": 2.0, "users": 100, "tokens": "drawn"} | {
+    "attributes": [{"name": "drink", "text": 6}]
+}
+DAILY = DRINKS | {"id": "daily", "period": "day", "answers": "tracked", "periods": 2}
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NODE is None, reason="node is not installed")]
 
@@ -52,15 +57,16 @@ def shop() -> Iterator[tuple[str, dict[str, str]]]:
 
 @pytest.fixture
 def url(store: Store, shop: tuple[str, dict[str, str]]) -> Iterator[str]:
-    """A collector of two campaigns, which the page of another site may answer."""
-    campaigns = [Campaign.from_dict(COMMUTE), Campaign.from_dict(DEVICES)]
+    """A collector of four campaigns, which the page of another site may answer."""
+    campaigns = [Campaign.from_dict(one) for one in (COMMUTE, DEVICES, DRINKS, DAILY)]
     with running(create_app(campaigns, store, known_keys(), origins=[shop[0]])) as address:
         yield address
 
 
 @pytest.mark.long
 def test_node_runs_the_tests(url: str) -> None:
-    told = os.environ | {"NOISETTE_URL": url, "NOISETTE_KEY": KEYS["device"]}
+    codes = " ".join(new_code(SECRET, number) for number in range(24))
+    told = os.environ | {"NOISETTE_URL": url, "NOISETTE_KEY": KEYS["device"], "NOISETTE_CODES": codes}
     tests = sorted(str(one) for one in (PACKAGE / "test").glob("*.test.js"))
     run = subprocess.run([str(NODE), "--test", *tests], env=told, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout

@@ -1,6 +1,6 @@
 """Conformance vectors: random words and the reports that Python makes of them, which every other device must make too.
 
-Run as a script it writes conformance.json, conformance_surveys.json and the vectors of clients/js anew.
+Run as a script it writes conformance.json, conformance_surveys.json and the two files of clients/js anew.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from noisette.survey.campaigns import Campaign
 FILE = Path(__file__).parent / "conformance.json"
 SURVEY_FILE = FILE.with_name("conformance_surveys.json")
 MANY_FILE = Path(__file__).parents[2] / "clients" / "js" / "test" / "vectors.json"
+DRAWN_FILE = MANY_FILE.with_name("drawn.json")
 LAST = 2**64 - 1
 BLOCKS, BLOCK = 4, 25  # of draws for each mechanism, with one digest a block
 
@@ -274,6 +275,58 @@ def survey_vectors() -> list[dict[str, Any]]:
     return found
 
 
+_TWENTY = [f"q{number}" for number in range(20)]
+_TRACKED: dict[str, Any] = {"answers": "tracked", "attributes": [{"name": "by", "categories": ["car", "bike"]}]}
+DRAWN: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (  # whatever a signature draws: seeds, groups, attributes
+    ({"attributes": [{"name": "by", "categories": ["a", "b", "c"]}], "mechanism": "olh"}, {"by": "b"}),
+    ({"attributes": [{"name": "has", "options": _TWENTY, "most": 3}], "mechanism": "wheel"}, {"has": ["q3", "q19"]}),
+    ({"attributes": [{"name": "has", "options": _TWENTY, "most": 20}], "mechanism": "drawn-option"}, {"has": _TWENTY}),
+    ({"attributes": [{"name": "site", "text": 8}]}, {"site": "é.org"}),
+    ({"attributes": [{"name": "hours", "range": [0, 80], "want": "quantiles"}]}, {"hours": 37.5}),
+    (
+        {"attributes": [{"name": name, "range": [0, 1]} for name in _TWENTY], "report": 5, "mechanism": "piecewise"},
+        dict.fromkeys(_TWENTY, 0.25),
+    ),
+    (
+        {"attributes": [{"name": name, "categories": ["a", "b"]} for name in _TWENTY], "report": 9, "mechanism": "olh"},
+        dict.fromkeys(_TWENTY, "b"),
+    ),
+    (
+        {
+            "attributes": [
+                {"name": "drink", "text": 6},
+                {"name": "age", "range": [0, 99]},
+                {"name": "by", "categories": ["a", "b"]},
+                {"name": "has", "options": _TWENTY, "most": 3},
+            ],
+            "mechanism": {"drink": "pem", "age": "piecewise", "by": "grr", "has": "wheel"},
+        },
+        {"drink": "tea", "age": 30, "by": "b", "has": []},
+    ),
+    (_TRACKED | {"period": "day", "begins": "2024-02-20", "periods": 400}, {"by": "car"}),
+    (_TRACKED | {"period": "week", "begins": "2020-W50", "periods": 200}, {"by": "car"}),
+    (_TRACKED | {"period": "month", "begins": "2026-11", "periods": 30}, {"by": "bike"}),
+)
+
+
+def drawn_vectors() -> list[dict[str, Any]]:
+    """Return campaigns of drawn tokens, and what signatures and words make of one person's answers."""
+    found = []
+    for place, (fields, values) in enumerate(DRAWN):
+        campaign = Campaign.from_dict({"id": "q", "epsilon": 2.0, "users": 10_000, "tokens": "drawn"} | fields)
+        draws = []
+        for seed in range(12):
+            signature = hashlib.shake_256(f"signature {place} {seed}".encode()).digest(256)
+            script = Script([], 20_000 + 100 * place + seed)
+            report = campaign.survey.answer(values, signature=signature, rng=script.generator)
+            words = [f"{word:x}" for word in script.words[: script.used]]
+            made = {"words": words, "report": json.dumps(report, separators=(",", ":"))}
+            draws.append({"signature": signature.hex(), "period": campaign.drawn_period(signature)} | made)
+        shown = campaign.to_wire() | {"table": campaign.mechanism.table()}
+        found.append({"campaign": shown, "values": values, "draws": draws})
+    return found
+
+
 def _written(found: list[dict[str, Any]]) -> str:
     return "\n".join(["[", ",\n".join(map(json.dumps, found)), "]", ""])
 
@@ -282,3 +335,4 @@ if __name__ == "__main__":
     FILE.write_text(_written(vectors()), encoding="utf-8")
     SURVEY_FILE.write_text(_written(survey_vectors()), encoding="utf-8")
     MANY_FILE.write_text(_written(many()), encoding="utf-8")
+    DRAWN_FILE.write_text(_written(drawn_vectors()), encoding="utf-8")

@@ -60,8 +60,8 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
         law: written("hashed", { maps: p * p, response: bucket.law }),
         width: 2,
         weigh: ([seed, sent], code) => bucket.weigh([sent], into(BigInt(seed), code)),
-        draw: (words, codes) => {
-          const seeds = codes.map(() => words.below(p * p)), own = seeds.map((seed, at) => into(seed, codes[at]));
+        draw: (words, codes, open = words) => {
+          const seeds = codes.map(() => open.below(p * p)), own = seeds.map((seed, at) => into(seed, codes[at]));
           return bucket.draw(words, own).map((sent, at) => [seeds[at], sent]);
         },
       };
@@ -135,8 +135,8 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
         weigh: ([sent], chosen) => Math.log((typeof chosen === "boolean" ? chosen : chosen.includes(sent >> 1) === (sent % 2 === 1))
           ? truth : UNIT - truth),
         about: ([sent]) => ({ options: [sent >> 1], yes: sent % 2 === 1, blank: false }),
-        draw: (words, rows) => {
-          const drawn = rows.map(() => Number(words.below(BigInt(options)))), lies = words.units(rows.length).map(unit => unit >= truth);
+        draw: (words, rows, open = words) => {
+          const drawn = rows.map(() => Number(open.below(BigInt(options)))), lies = words.units(rows.length).map(unit => unit >= truth);
           return rows.map((chosen, at) => 2 * drawn[at] + (chosen.includes(drawn[at]) !== lies[at] ? 1 : 0));
         },
       };
@@ -168,8 +168,8 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
         about: sent => ({
           options: Array.from({ length: options }, (_, at) => at).filter(at => near(sent, at)), yes: true, blank: false,
         }),
-        draw: (words, rows) => {
-          const maps = rows.map(() => Array.from({ length: most + 2 }, () => Number(words.below(BigInt(RING)))));
+        draw: (words, rows, open = words) => {
+          const maps = rows.map(() => Array.from({ length: most + 2 }, () => Number(open.below(BigInt(RING)))));
           const draws = rows.map(() => words.below(DRAWS)), parts = rows.map((chosen, at) => pieces(maps[at], chosen));
           const left = parts.map(one => Number(words.below(BigInt(RING - covered(one)))));
           return rows.map((_, at) => {
@@ -233,8 +233,8 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
         weigh: ([sent], text) => bucket.weigh([0], (text === true || (text !== false &&
           own(Math.floor(sent / buckets), symbols(domain, text)) === sent % buckets)) ? 0 : 1),
         buckets,
-        draw: (words, rows) => {
-          const drawn = rows.map(() => Number(words.below(BigInt(cells))));
+        draw: (words, rows, open = words) => {
+          const drawn = rows.map(() => Number(open.below(BigInt(cells))));
           return bucket.draw(words, rows.map((text, at) => own(drawn[at], symbols(domain, text)))).map((sent, at) => sent + drawn[at] * buckets);
         },
       };

@@ -328,14 +328,14 @@ export function readLaw(table, attributes) {
     const [domain] = domains, { law, about, buckets, weigh, draw } = part(table, domain);
     return settled(law, domain.spec, {
       weigh: report => [[0, x => weigh([report].flat(), x), { about: about?.([report].flat()), buckets }]],
-      draw: (row, words = new Words()) => draw(words, admitted(row, domains))[0],
+      draw: (row, words = new Words(), open = words) => draw(words, admitted(row, domains), open)[0],
     });
   }
   const { laws, owners, report, width } = readRecord(table, domains), parts = owners.map(kind => laws[kind].law);
   return settled(written("record", { report, parts }), { kind: "record", parts: domains.map(({ spec }) => spec) }, {
     weigh: rows => rows.map(([at, ...sent]) => [at, x => laws[owners[at]].weigh(sent, x), {}]),
-    draw: (row, words = new Words()) => {
-      const values = admitted(row, domains), chosen = choose(words, values.length, report);
+    draw: (row, words = new Words(), open = words) => { // which attributes are reported is public, how they are is not
+      const values = admitted(row, domains), chosen = choose(open, values.length, report);
       const rows = chosen.map(at => [at, ...Array(width - 1).fill(0)]);
       laws.forEach((law, kind) => {
         const own = chosen.flatMap((at, place) => (owners[at] === kind ? [place] : []));

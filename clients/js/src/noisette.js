@@ -20,14 +20,16 @@ const FIRST_PAUSE = 200, LONGEST_PAUSE = 30000; // milliseconds
 
 const CHOICES = {
   period: ["once", "day", "week", "month"],
-  answers: ["permanent", "fresh"],
-  tokens: ["open", "blind"],
+  answers: ["permanent", "fresh", "tracked"],
+  tokens: ["open", "blind", "drawn"],
 };
 // what a collector never changes under one id: who was asked otherwise before is told, and answers nothing
-const TERMS = ["attributes", "joint", "epsilon", "public_group", "form", ...Object.keys(CHOICES)];
+const TERMS = ["attributes", "joint", "epsilon", "public_group", "form", "begins", "periods", ...Object.keys(CHOICES)];
 
 const texts = list => Array.isArray(list) && list.every(one => typeof one === "string");
 const terms = campaign => JSON.stringify(TERMS.map(name => campaign[name] ?? null));
+/** Where the token is kept by which a campaign is answered in a period: a tracked user has one for all. */
+const signing = ({ answers, begins }, period) => (answers === "tracked" ? begins : period);
 
 /**
  * Return the law by which a campaign is answered. Refuse a campaign that this device cannot answer, whose table is no
@@ -44,6 +46,11 @@ export function check(campaign, id, sealed = false) {
     if (!allowed.includes(campaign[name])) {
       throw new Error(`A web page knows no ${name} '${campaign[name]}', which campaign '${id}' has. Reload the page.`);
     }
+  }
+  const { answers, tokens, period, begins, periods } = campaign, drawn = tokens === "drawn";
+  if (answers === "tracked" ? !(drawn && period !== "once" && typeof begins === "string" && periods > 1 && periods <= 1e4 && periods % 1 === 0)
+    : drawn && answers !== "fresh" && period !== "once") {
+    throw new Error(`Campaign '${id}' draws what nobody could check. Do not answer it.`);
   }
   const group = campaign.public_group ?? null;
   if (group !== null && !texts(group.values)) throw new Error("Expected the values of the public group to be texts.");
@@ -145,7 +152,8 @@ export class BudgetExceeded extends Error {}
 /**
  * One user's device. Its budget, secret, answers and queue are one entry of the page's localStorage, written at once,
  * so that no report exists without its debit. In one period a campaign gets one report, whatever is answered later;
- * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device. `code`
+ * permanent answers are made once and sent again in every
+ * period, and a tracked user reports in the one period that the signature of her token draws. Whoever clears the storage makes a new device. `code`
  * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen. `shuffler`
  * is the way to a collector behind one: { url, client, secret, publicKey }. Without an `apiKey` it is a campaign's own
  * page, which asks under `path`. Where there is no localStorage, `storage` is something with its getItem and setItem.
@@ -233,13 +241,23 @@ export class Client {
    */
   async answer(id, values, { group = null, hold = false } = {}) {
     const { campaign, law } = await this.#look(id), inputs = row(campaign, values), period = periodAt(campaign.period);
-    if (campaign.tokens === "blind" && !this.#code && !hold) {
+    if (campaign.tokens !== "open" && !this.#code && !hold) {
       throw new Error(`Campaign '${id}' admits users by enrolment code: open the client with { code: "..." }.`);
     }
     const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
     if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
     const asked = await hashed([id, campaign.table]);
-    const question = campaign.answers === "permanent" ? asked : `${asked}/${period}`;
+    const question = campaign.answers === "fresh" ? `${asked}/${period}` : asked;
+    let open;
+    if (campaign.tokens === "drawn") { // before there is an answer: all that is drawn in public follows from the signature
+      const admitted = await this.#admit(id, period);
+      if (!admitted?.ok) {
+        throw new Error("The collector has not signed the token that draws for this user: " +
+          `${admitted?.why ?? "it does not answer."} Try again later.`);
+      }
+      if (await this.turn(id) !== period) return false; // silence costs nothing
+      ({ open } = await this.#drawn(id, period));
+    }
     return this.#change(state => {
       if (state.queue.some(one => one.campaign === id && one.period === period)) return false;
       const fresh = !(question in state.answers);
@@ -250,7 +268,7 @@ export class Client {
             `'${id}' costs ${campaign.epsilon}.`);
         }
         state.spent += cost;
-        state.answers[question] = encode(law.draw(inputs));
+        state.answers[question] = encode(law.draw(inputs, undefined, open));
         state.laws[question] = law.hash;
       }
       state.queue.push({ campaign: id, period, question, group, key: randomHex(16),
@@ -259,16 +277,38 @@ export class Client {
     });
   }
 
-  /** Let the report of this period leave, which was held; `send` sends it. */
-  release(id) {
+  /** Have the token signed that this period's report needs; tell whether it is, and if not why, or null when nobody answers. */
+  async enrol(id) {
+    return this.#admit(id, periodAt((await this.#look(id)).campaign.period));
+  }
+
+  /** The period in which this user reports: another one than now where one is drawn for her; null before a token is signed that draws it. */
+  async turn(id) {
+    const { period } = this.#read().campaigns[id], found = await this.#drawn(id, periodAt(period));
+    return found && periodAt(period, found.own ?? undefined);
+  }
+
+  async #drawn(id, period) {
+    const { campaigns, tokens } = this.#read(), { signature } = tokens[`${id}\n${signing(campaigns[id], period)}`] ?? {};
+    return signature ? (await import("./draws.js")).drawn(campaigns[id], fromBase64(signature)) : null;
+  }
+
+  #now(id) {
+    return periodAt(this.#read().campaigns[id]?.period ?? "once");
+  }
+
+  /** Let the report of this period, or of another one, leave, which was held; `send` sends it. */
+  release(id, period = this.#now(id)) {
     return this.#change(state => {
-      for (const one of state.queue) if (one.campaign === id && one.state === "held") one.state = "waiting";
+      for (const one of state.queue) {
+        if (one.campaign === id && one.period === period && one.state === "held") one.state = "waiting";
+      }
     });
   }
 
-  /** The report of this period: held, waiting, sent or refused and why, with its text; null where there is none. */
-  report(id) {
-    const state = this.#read(), period = periodAt(state.campaigns[id]?.period ?? "once");
+  /** The report of a period: held, waiting, sent or refused and why, with its text; null where there is none. */
+  report(id, period = this.#now(id)) {
+    const state = this.#read();
     const own = state.queue.find(one => one.campaign === id && one.period === period);
     return own ? { ...own, report: state.answers[own.question] } : null;
   }
@@ -280,9 +320,9 @@ export class Client {
   }
 
   /** The body in which a report leaves; a token that is yet to be signed is left out. */
-  async body(id) {
-    const own = this.report(id), signed = this.#read().tokens[`${id}\n${own.period}`];
-    if (this.#read().campaigns[id].tokens !== "blind") return this.#body(own, (await this.#named(id, own.period)).by);
+  async body(id, period) {
+    const own = this.report(id, period), { campaigns, tokens } = this.#read(), signed = tokens[`${id}\n${signing(campaigns[id], own.period)}`];
+    if (campaigns[id].tokens === "open") return this.#body(own, (await this.#named(id, own.period)).by);
     return this.#body(own, signed?.signature ? { token: signed.token, signature: signed.signature } : {});
   }
 
@@ -318,8 +358,8 @@ export class Client {
   /** Send one report; tell whether it was taken, and if not why, or null when nobody answers. */
   async #post(one) {
     const { campaign, period } = one;
-    const blinded = this.#read().campaigns[campaign].tokens === "blind";
-    const admitted = await (blinded ? this.#admit(campaign, period) : this.#named(campaign, period));
+    const signed = this.#read().campaigns[campaign].tokens !== "open";
+    const admitted = await (signed ? this.#admit(campaign, period) : this.#named(campaign, period));
     if (!admitted?.ok) return admitted;
     const body = this.#body(one, admitted.by), report = this.#read().answers[one.question];
     if (this.#shuffler === null) return this.#insist(this.#request(campaign, "reports", body));
@@ -340,9 +380,9 @@ export class Client {
   }
 
   /** The signed token of a period: made once, and shown blinded until the collector has signed it. */
-  async #admit(campaign, period) {
+  async #admit(campaign, given) {
     const { blind, finish, readModulus } = await import("./blind.js");
-    const place = `${campaign}\n${period}`, kept = this.#read().tokens[place];
+    const period = signing(this.#read().campaigns[campaign], given), place = `${campaign}\n${period}`, kept = this.#read().tokens[place];
     if (kept?.signature) return { ok: true, by: { token: kept.token, signature: kept.signature } };
     const shown = await this.#insist(this.#request(campaign, `tokens/${encodeURIComponent(period)}`));
     if (!shown?.ok) return shown;

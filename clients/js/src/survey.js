@@ -122,7 +122,8 @@ function drawn(codes, words) {
 
 /**
  * Return the law of a campaign's whole answer, or throw why it has none: `epsilon`, which no pair of answers exceeds;
- * `draw`, which makes a report from a row of numbers and codes, null where there is no answer; and `weigh`, which lists
+ * `draw`, which makes a report from a row of numbers and codes, null where there is no answer, and has what is public
+ * drawn by `open`, given for what, where a token's signature draws it; and `weigh`, which lists
  * the questions that a report is about, each with ln P(report | their answers) but for a constant.
  */
 export function readSurvey(campaign) {
@@ -141,15 +142,15 @@ export function readSurvey(campaign) {
   const report = String(draw.length ? 1 : laws.length), parts = laws.map(one => one.law);
   const [law, spec] = several ? [{ kind: "record", report, parts }, { kind: "record", parts: laws.map(one => one.spec) }] : [parts[0], laws[0].spec];
   const answers = (row, { asked }) => asked.map(name => row[attributes.findIndex(one => one.name === name)]);
-  const made = (row, at, words) =>
-    laws[at].draw(sections[at].flatMap(item => drawn(item.codes(answers(row, item)), words)), words);
+  const made = (row, at, words, open) =>
+    laws[at].draw(sections[at].flatMap(item => drawn(item.codes(answers(row, item)), words)), words, open(`part${at}`));
   return settled(law, spec, {
-    draw: (row, words = new Words()) => {
-      if (!several) return made(row, 0, words);
-      if (!draw.length) return laws.map((_, at) => made(row, at, words));
-      let ticket = Number(words.below(BigInt(draw.reduce((a, b) => a + b))));
+    draw: (row, words = new Words(), open = () => words) => {
+      if (!several) return made(row, 0, words, open);
+      if (!draw.length) return laws.map((_, at) => made(row, at, words, open));
+      let ticket = Number(open("section").below(BigInt(draw.reduce((a, b) => a + b))));
       const place = draw.findIndex(weight => (ticket -= weight) < 0);
-      return [place, made(row, place, words)];
+      return [place, made(row, place, words, open)];
     },
     weigh: report => (!several ? [[0, report]] : draw.length ? [report] : report.map((one, at) => [at, one]))
       .flatMap(([at, sent]) => weighed(sections[at], laws[at].weigh(sent))),

@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { BudgetExceeded, check, Client, learn, periodAt, row } from "../src/noisette.js";
 
-const { NOISETTE_URL: url, NOISETTE_KEY: apiKey } = process.env;
+const { NOISETTE_URL: url, NOISETTE_KEY: apiKey, NOISETTE_CODES: codes = "" } = process.env;
 const skip = url ? false : "needs a collector: NOISETTE_URL and NOISETTE_KEY";
 const values = { minutes: "35", by: "bike" }; // inputs of a form are texts
 
@@ -50,6 +50,35 @@ test("a law of several choices is loaded where it is asked for, and a broken pro
   assert.throws(() => check({ ...campaign, epsilon: campaign.epsilon / 2 }, "devices"), /Do not answer it/);
   assert.equal(await client.answer("devices", { devices: ["watch", "phone"] }), true);
   assert.deepEqual(await client.send(), { sent: 1, refused: 0, waiting: 0 });
+});
+
+test("what a signature draws is taken by the collector, and one code draws once", { skip }, async () => {
+  const [code] = codes.split(" "), storage = memory();
+  const client = await Client.open(url, { apiKey, epsilon: 2, storage, code });
+  await client.campaign("drinks");
+  assert.equal(await client.turn("drinks"), null);
+  assert.equal((await client.enrol("drinks")).ok, true);
+  assert.equal(await client.turn("drinks"), "once");
+  assert.equal(await client.answer("drinks", { drink: "tea" }), true);
+  assert.deepEqual(await client.send(), { sent: 1, refused: 0, waiting: 0 });
+  assert.ok((await client.body("drinks")).includes("signature"));
+  const other = await Client.open(url, { apiKey, epsilon: 2, storage: memory(), code });
+  await assert.rejects(other.answer("drinks", { drink: "tea" }), /has not signed.*has had its token/);
+  assert.equal(other.left, 2);
+});
+
+test("a tracked user answers in her period alone, and is silent at no cost in others", { skip }, async () => {
+  const turns = [];
+  for (const code of codes.split(" ")) { // 24 of one period: once in 10^7
+    const client = await Client.open(url, { apiKey, epsilon: 2, storage: memory(), code });
+    const made = await client.answer("daily", { drink: "tea" }), turn = await client.turn("daily");
+    assert.equal(made, turn === periodAt("day"));
+    assert.equal(client.left, made ? 0 : 2);
+    assert.equal(await client.answer("daily", { drink: "mate" }), false);
+    assert.deepEqual(await client.send(), { sent: Number(made), refused: 0, waiting: 0 });
+    turns.push(turn);
+  }
+  assert.equal(new Set(turns).size, 2);
 });
 
 test("without a storage it says so", async () => {

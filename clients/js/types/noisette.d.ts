@@ -42,8 +42,8 @@ export interface Campaign {
   readonly title: string;
   readonly epsilon: number;
   readonly period: "once" | "day" | "week" | "month";
-  readonly answers: "permanent" | "fresh";
-  readonly tokens: "open" | "blind";
+  readonly answers: "permanent" | "fresh" | "tracked";
+  readonly tokens: "open" | "blind" | "drawn";
   readonly attributes: readonly Readonly<Record<string, unknown>>[];
   readonly [more: string]: unknown;
 }
@@ -51,7 +51,8 @@ export interface Campaign {
 /** The law by which a campaign is answered. No pair of answers exceeds its epsilon, which was computed here. */
 export interface Law {
   readonly epsilon: number;
-  draw(row: readonly unknown[]): unknown;
+  /** Make a report; `words` and `open`, which draws what is public, are for tests and for tokens that draw. */
+  draw(row: readonly unknown[], words?: unknown, open?: (purpose: string) => unknown): unknown;
   weigh(report: unknown): unknown[];
 }
 
@@ -88,16 +89,23 @@ export class Client {
   get refusals(): [campaign: string, period: string, reason: string][];
   /** Fetch a campaign and check its law; while the collector does not answer, as it was last seen. */
   campaign(id: string): Promise<Campaign>;
-  /** Answer for the current period and queue the report; true where a new one was made. With `hold` it waits for `release`. */
+  /**
+   * Answer for the current period and queue the report; true where a new one was made. With `hold` it waits for `release`.
+   * Where answers are tracked, only the period of `turn` has one.
+   */
   answer(id: string, values: Readonly<Record<string, Answer>>, options?: { group?: string | null; hold?: boolean }): Promise<boolean>;
-  /** Let a report leave that was held; `send` sends it. */
-  release(id: string): Promise<void> | void;
-  /** The report of this period, or null. */
-  report(id: string): Report | null;
+  /** Have this period's token signed, where tokens are signed; tell whether it is, or null when nobody answers. */
+  enrol(id: string): Promise<{ readonly ok: boolean; readonly why?: string; readonly code?: string } | null>;
+  /** The period in which this person reports, where a signature draws it; null before her token is signed. */
+  turn(id: string): Promise<string | null>;
+  /** Let a report leave that was held, that of this period unless another one is given; `send` sends it. */
+  release(id: string, period?: string): Promise<void> | void;
+  /** The report of this period, or of another one; null where there is none. */
+  report(id: string, period?: string): Report | null;
   /** How many reports were made for a campaign, each at the cost of its epsilon. */
   made(id: string): number;
   /** The body in which a report leaves, letter by letter. */
-  body(id: string): Promise<string>;
+  body(id: string, period?: string): Promise<string>;
   /** Send what waits, trying again with growing pauses. */
   send(): Promise<Sent>;
 }

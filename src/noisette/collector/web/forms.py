@@ -1,8 +1,9 @@
 """The page of a campaign, /c/ID, on which a person answers without a key, and the door through which her report comes.
 
 Whoever can open the page can answer: once in a period for each browser, which keeps a secret of its own, or, where
-tokens are blind, once for each enrolment code. The page asks under /c/ID for what devices with a key ask for under
-/campaigns/ID; the door leads there. It takes single reports, and none that a page of another site sends.
+tokens are blind or drawn, once for each enrolment code. Drawn ones are signed before anything is asked, since their
+signature draws what is asked and, of a tracked user, when. The page asks under /c/ID for what devices with a key ask
+for under /campaigns/ID; the door leads there. It takes single reports, and none that a page of another site sends.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ def obstacle(campaign: Campaign, sealed: bool = False) -> str | None:
         return f"{name} asks for {', '.join(map(repr, whole))}, which no form can ask for: answer from a program."
     if sealed:
         return f"{name} takes sealed reports from a shuffler alone: answer from a program."
-    if campaign.tokens == "drawn" or campaign.answers == "tracked":
-        return f"{name} draws in public from signatures, which the page does not: take tokens 'open' or 'blind'."
     if campaign.mechanism.table() is None:
         lacking = [one.mechanism.name for one in campaign.sections if one.mechanism.table() is None]
         return f"{name} has {', '.join(lacking)}, whose law the page cannot draw by: take mechanism 'auto', delta 0."

@@ -2,7 +2,7 @@
 // budget and queue are those of noisette.js; her answers are kept nowhere.
 
 import english from "./words-en.js";
-import { check, Client, row } from "./noisette.js";
+import { check, Client, periodAt, row } from "./noisette.js";
 import { encode, extend } from "./laws.js";
 import more from "./laws-more.js";
 import { axis } from "./survey.js";
@@ -16,7 +16,8 @@ const RETRY = 15000; // milliseconds between attempts to send what waits
 const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
 const code = new URLSearchParams(location.hash.slice(1)).get("code");
 const PREVIEW = id === "-preview" ? JSON.parse(sessionStorage.getItem("noisette:preview") ?? "null") : null;
-const view = { words: {}, language: "en", campaign: null, law: null, client: null, values: null, group: null };
+const view = { words: {}, language: "en", campaign: null, law: null, client: null, values: null, group: null,
+  period: undefined }; // of the report that is shown, the current one before there is one
 const find = selector => document.querySelector(selector);
 
 function html(name, attributes = {}, ...children) {
@@ -37,6 +38,12 @@ const factor = epsilon => (epsilon > 30 ? "10¹³" : upward(Math.exp(epsilon)));
 const percent = epsilon => number(Math.ceil(1000 / (1 + Math.exp(-epsilon))) / 10);
 const days = (...spans) => new Intl.NumberFormat(view.language, { style: "unit", unit: "day", unitDisplay: "long" })
   .format(Math.ceil(spans.reduce((sum, one) => sum + parseInt(one), 0) / 86400)); // of what the collector tells in seconds
+/** A period as people write it here. */
+const dated = async (kind, name) => {
+  const { later } = await import("./draws.js"); // where one was drawn it is there
+  const style = kind === "month" ? { year: "numeric", month: "long" } : { dateStyle: "long" };
+  return new Intl.DateTimeFormat(view.language, { ...style, timeZone: "UTC" }).formatRange(later(kind, name, 0), later(kind, name, 1) - 1);
+};
 /** A value on the axis of a question as people write it here: a number, a date, or a time, whose seconds are left out where there are none. */
 const placed = (question, x) => {
   const { kind, shown } = axis(question), clock = time => shown(time).replace(/:00$/, "");
@@ -79,16 +86,16 @@ function head() {
 }
 
 function promise() {
-  const { campaign, law, client } = view, { period, answers, table, attributes, public_group: group } = campaign;
+  const { campaign, law, client } = view, { period, periods, answers, table, attributes, public_group: group } = campaign;
   const part = (title, ...texts) => html("li", {}, html("b", {}, t(title)), ...texts.filter(Boolean).join(" "));
   const report = table.report ?? 1, some = (table.kind === "record" && report < attributes.length) || table.draw?.length > 0;
-  const made = client.made(id), next = made + (client.report(id) ? 0 : 1);
-  const again = period === "once" ? t("once") : answers === "permanent" ? t("permanent", { period: t(period) })
+  const made = client.made(id), next = made + (mine() ? 0 : 1);
+  const again = period === "once" ? t("once") : answers === "tracked" ? t("tracked", { periods: number(periods), period: t(period) }) : answers === "permanent" ? t("permanent", { period: t(period) })
     : t("fresh", { period: t(period), next: number(Math.max(next, 2)), factor: factor(law.epsilon * Math.max(next, 2)) });
   const odds = { factor: factor(law.epsilon), percent: percent(law.epsilon) }, { keep, late } = campaign.life ?? {};
   return html("section", { id: "promise" }, html("h2", {}, t("promise")), html("ul", { class: "promise" },
     part("leaves", some ? t("leaves_one", { report: number(report), count: number(attributes.length) }) : t("leaves_all"),
-      group && t("open_group", { group: group.name })),
+      campaign.tokens === "drawn" && t("draws"), group && t("open_group", { group: group.name })),
     part("sure", t("odds", odds), t("checked")),
     part("long", again, keep ? t("kept", { keep: days(keep, late) }) : t("kept_open"), t("seen"))));
 }
@@ -178,6 +185,59 @@ function questions() {
   show(promise(), form);
 }
 
+/** Ask her, or first for her code where a token's signature draws what is asked of her; tell her if it is another period's turn. */
+async function ask() {
+  const { campaign, client } = view, { period } = campaign;
+  if (PREVIEW || campaign.tokens !== "drawn") return questions();
+  const turn = await client.turn(id), now = periodAt(period);
+  if (turn === null) return admission();
+  if (turn === now) return questions();
+  const [title, text] = turn > now ? ["turn_later", "turn_back"] : ["turn_past", "turn_over"];
+  show(html("section", { class: turn > now ? "wait" : "good", id: "turn", role: "status" },
+    html("h2", {}, t(title)), html("p", {}, t(text, { when: await dated(period, turn) }))), promise());
+}
+
+const codeField = () =>
+  html("input", { class: "text", id: "code", autocomplete: "off", autocapitalize: "off", spellcheck: "false", value: known() ?? "" });
+
+/** Keep the code that she gave, and open her device with it; false where she gave none. */
+async function identified(entry, wrong) {
+  if (!entry.value.trim()) {
+    wrong.textContent = t("need_code");
+    entry.focus();
+    return false;
+  }
+  localStorage.setItem(`noisette-code:${id}`, entry.value.trim());
+  await connect();
+  return true;
+}
+
+/** Ask for the code, and have the token signed before anything is answered: what is sent then does not depend on it. */
+function admission() {
+  const entry = codeField(), wrong = html("p", { class: "bad", role: "alert", id: "code-wrong" }), go = html("button", { class: "main" }, t("go_on"));
+  const form = html("form", { novalidate: "", autocomplete: "off", id: "admission" }, html("section", {},
+    html("label", { class: "asked", for: "code" }, t("code")), entry, html("p", { class: "hint" }, t("admission")), wrong,
+    html("div", { class: "actions" }, go)));
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    wrong.textContent = "";
+    go.disabled = true;
+    try {
+      if (await identified(entry, wrong)) {
+        const told = await view.client.enrol(id);
+        if (told?.ok) return await ask();
+        wrong.textContent = told === null ? t("unreachable") : told.code === "unknown-code" ? t("bad_code") : told.code === "token-issued" ? t("used")
+          : told.code in OVER ? t(OVER[told.code]) : t("odd", { code: told.code });
+      }
+    } catch (error) {
+      return stop(error);
+    }
+    go.disabled = false;
+    return entry.focus();
+  });
+  show(promise(), form);
+}
+
 /** Return the answers of the form by name, and where something is missing. */
 function read(form) {
   const { campaign } = view, values = {}, wrong = [];
@@ -226,7 +286,7 @@ async function make(form) {
   [view.values, view.group] = [values, group];
   try {
     await view.client.answer(id, values, { group, hold: true });
-    await draw();
+    await (mine() ? draw() : ask()); // none where a period has ended meanwhile
   } catch (error) {
     stop(error);
   }
@@ -309,13 +369,14 @@ function raw(report, question) {
 }
 
 async function draw() {
-  const { client, campaign, law, values } = view, made = client.report(id), report = parse(made.report);
+  const { client, campaign, law, values } = view, made = mine(), report = parse(made.report);
+  view.period = made.period;
   const own = values && row(campaign, values), parts = law.weigh(report);
   const plain = !campaign.joint?.length;
   const told = campaign.attributes.map(question => ({ question, ...says(question, parts, plain ? raw(report, question) : undefined, own) }));
   const pairs = told.map(({ question, text, none }, at) => html("tr", {}, html("th", { scope: "row" }, wording(question.name).ask ?? question.name),
     ...(values ? [html("td", {}, label(question, own[at]))] : []), html("td", { class: none ? "none" : "sent" }, text)));
-  const body = await client.body(id), { group } = JSON.parse(body); // it goes as it is
+  const body = await client.body(id, made.period), { group } = JSON.parse(body); // it goes as it is
   if (group !== undefined) {
     const cells = [...(values ? [html("td", {}, group)] : []), html("td", { class: "sent" }, group)];
     pairs.push(html("tr", {}, html("th", { scope: "row" }, t("group", { group: campaign.public_group.name })), ...cells));
@@ -338,7 +399,7 @@ async function draw() {
     return;
   }
   const wrong = html("p", { class: "bad", role: "alert", id: "code-wrong" }, made.code === "unknown-code" ? t("bad_code") : "");
-  const entry = html("input", { class: "text", id: "code", autocomplete: "off", autocapitalize: "off", spellcheck: "false", value: known() ?? "" });
+  const entry = codeField();
   const asks = campaign.tokens === "blind" ? [html("label", { class: "asked", for: "code" }, t("code")), entry,
     html("p", { class: "hint" }, t("code_hint")), wrong] : [];
   const send = html("button", { class: "main", type: "button" }, t("send")), back = html("button", { type: "button" }, t("keep_back"));
@@ -348,18 +409,10 @@ async function draw() {
       said.textContent = t("preview");
       return;
     }
-    if (asks.length) {
-      if (!entry.value.trim()) {
-        wrong.textContent = t("need_code");
-        entry.focus();
-        return;
-      }
-      localStorage.setItem(`noisette-code:${id}`, entry.value.trim());
-      await connect();
-    }
+    if (asks.length && !await identified(entry, wrong)) return;
     send.disabled = true;
     said.textContent = t("sending");
-    await view.client.release(id);
+    await view.client.release(id, made.period);
     await deliver();
   });
   back.addEventListener("click", () => { said.textContent = t("kept_back"); });
@@ -369,7 +422,7 @@ async function draw() {
 const OVER = { "campaign-closed": "closed", "too-late": "late", overflow: "full" }; // why a sound report is refused
 
 function outcome({ state, period, code: why }) {
-  const told = { sent: view.sent ? ["good", t("thanks"), t("close")] : ["good", period === "once" ? t("before")
+  const told = { sent: view.sent ? ["good", t("thanks"), t("close")] : ["good", period === "once" || view.campaign.answers === "tracked" ? t("before")
     : t("before_period", { period: t(view.campaign.period) }), t("counts_once")],
   waiting: why ? ["wait", t("not_taken"), t("not_taken_hint", { code: why })] : ["wait", t("waiting"), ""],
   refused: why === "already-answered" || why === "token-issued"
@@ -379,19 +432,19 @@ function outcome({ state, period, code: why }) {
 }
 
 async function deliver() {
-  const before = view.client.report(id).state;
+  const before = mine().state;
   try {
     await view.client.send();
   } catch (error) {
     return stop(error);
   }
-  if (before === "waiting" && view.client.report(id).state === "sent") view.sent = true;
+  if (before === "waiting" && mine().state === "sent") view.sent = true;
   return draw();
 }
 
 /** Try again, now and then and when the network is back, while a report waits. */
 function watch() {
-  const again = () => { if (view.client?.report(id)?.state === "waiting") deliver(); };
+  const again = () => { if (mine()?.state === "waiting") deliver(); };
   addEventListener("online", again);
   setInterval(again, RETRY);
 }
@@ -416,12 +469,13 @@ function stop(error) {
   show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(own ?? "cannot")), ...more));
 }
 
+const mine = () => view.client?.report(id, view.period) ?? null;
 const known = () => code ?? stored(`noisette-code:${id}`);
 
 /** The device of this browser for this campaign, whose budget is what the campaign asks for. */
 async function connect() {
   const { epsilon, answers, period } = view.campaign;
-  const limit = answers === "permanent" || period === "once" ? epsilon : Math.min(9000, epsilon * 4096);
+  const limit = answers !== "fresh" || period === "once" ? epsilon : Math.min(9000, epsilon * 4096);
   view.client = await Client.open(location.origin, { path: "c", name: `c:${id}`, epsilon: limit, code: known() ?? "", attempts: 2 });
 }
 
@@ -469,10 +523,11 @@ async function begin(language = preferred()) {
     await connect();
     await view.client.campaign(id); // refuses a question that has changed
     const { state = "open", opens, closes } = view.campaign.life ?? {}, now = new Date().toISOString();
-    if (view.client.report(id)) await deliver();
+    if (view.campaign.answers === "tracked") view.period = await view.client.turn(id) ?? undefined; // hers, also when it is over
+    if (mine()) await deliver();
     else if (state !== "open" || (closes && now >= closes)) throw new Error("closed");
     else if (opens && now < opens) throw new Error("not_yet");
-    else questions();
+    else await ask();
     watch();
     navigator.serviceWorker?.register("/c/worker.js").catch(() => null);
   } catch (error) {
@@ -485,9 +540,9 @@ find("#language").addEventListener("change", async event => {
   await speak(event.target.value);
   if (!view.client) return begin(event.target.value);
   head();
-  if (view.client.report(id)) return draw();
+  if (mine()) return draw();
   const given = find("form") ? [...new FormData(find("form"))] : [];
-  questions();
+  await ask();
   for (const [name, value] of given) {
     const box = find(`:is([type=checkbox], [type=radio])[name="${name}"][value="${value}"]`);
     if (box) box.checked = true;

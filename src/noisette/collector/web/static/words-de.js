@@ -98,4 +98,12 @@ export default {
   spent: "Dieses Gerät hat so oft geantwortet, wie seine Grenze erlaubt.",
   reload: "Die Umfrage ist neuer als diese Seite. Bitte laden Sie die Seite neu.",
   program: "Sie wird mit einer App oder einem Programm beantwortet.",
+  draws: "Was Ihnen zugelost wird, etwa Ihr Zeitraum oder Ihre Frage, folgt aus einer einmaligen Marke, die der Betreiber unterschreibt, ohne sie zu sehen. So kann es niemand wählen, weder Sie noch der Betreiber.",
+  tracked: "Die Umfrage hat {periods} Zeiträume (Dauer: je 1 {period}). Sie berichten in einem davon, der für Sie ausgelost wird. Nur dieser eine Bericht geht je hinaus, was immer sich inzwischen ändert; die Schranke gilt also für alle Zeiträume zusammen.",
+  admission: "Sie haben ihn mit der Einladung erhalten. Mit ihm unterschreibt der Betreiber Ihre einmalige Marke, ohne sie zu sehen: Er erfährt, dass dieser Code teilnimmt, aber nicht, welcher Bericht Ihrer ist. Dieser Browser bewahrt die Marke auf, antworten Sie also hier. Noch wurde nichts gefragt.",
+  go_on: "Weiter",
+  turn_later: "Sie sind noch nicht an der Reihe.",
+  turn_back: "Für Sie ausgelost: {when}. Bitte kommen Sie dann in diesem Browser wieder. Vorher wird nichts gefragt, und es wurde kein Bericht gesendet.",
+  turn_past: "Ihr Zeitraum ist vorbei.",
+  turn_over: "Für Sie ausgelost: {when}. Sie werden nichts mehr gefragt, und es wurde kein Bericht gesendet.",
 };

@@ -96,4 +96,12 @@ export default {
   spent: "This device has answered as often as its limit allows.",
   reload: "The survey is newer than this page. Please reload the page.",
   program: "It is answered with an app or a program.",
+  draws: "What falls to you by lot, such as your time or your question, follows from a one-time token that the operator signs without seeing it. So nobody can choose it, neither you nor the operator.",
+  tracked: "The survey runs for {periods} periods of one {period} each. You report in one of them, which is drawn for you. That one report is all that ever leaves, whatever changes meanwhile, so the bound holds for all periods together.",
+  admission: "You were given it with the invitation. With it the operator signs your one-time token without seeing it: it learns that this code takes part, but not which report is yours. This browser keeps the token, so answer here. Nothing has been asked yet.",
+  go_on: "Continue",
+  turn_later: "It is not your turn yet.",
+  turn_back: "Drawn for you: {when}. Please come back then, in this browser. Nothing is asked before, and no report was sent.",
+  turn_past: "Your turn is over.",
+  turn_over: "Drawn for you: {when}. Nothing more is asked of you, and no report was sent.",
 };

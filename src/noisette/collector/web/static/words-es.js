@@ -98,4 +98,12 @@ export default {
   spent: "Este dispositivo ha respondido tantas veces como permite su límite.",
   reload: "La encuesta es más reciente que esta página. Vuelva a cargarla.",
   program: "Se responde con una aplicación o un programa.",
+  draws: "Lo que le toca por sorteo, como su período o su pregunta, se deriva de una ficha de un solo uso que el operador firma sin verla. Así nadie puede elegirlo, ni usted ni el operador.",
+  tracked: "La encuesta tiene {periods} períodos (duración de cada uno: 1 {period}). Usted responde en uno solo, sorteado para usted. Ese informe es el único que sale, cambie lo que cambie entretanto: el límite vale, pues, para todos los períodos juntos.",
+  admission: "Lo recibió con la invitación. Con él, el operador firma su ficha de un solo uso sin verla: sabe que este código participa, pero no qué informe es el suyo. Este navegador guarda la ficha, así que responda aquí. Todavía no se ha preguntado nada.",
+  go_on: "Continuar",
+  turn_later: "Todavía no es su turno.",
+  turn_back: "Sorteado para usted: {when}. Vuelva entonces, en este navegador. Antes no se pregunta nada, y no se ha enviado ningún informe.",
+  turn_past: "Su turno ha pasado.",
+  turn_over: "Sorteado para usted: {when}. No se le pregunta nada más, y no se ha enviado ningún informe.",
 };

@@ -98,4 +98,12 @@ export default {
   spent: "Cet appareil a répondu aussi souvent que sa limite le permet.",
   reload: "L’enquête est plus récente que cette page. Rechargez la page.",
   program: "On y répond avec une application ou un programme.",
+  draws: "Ce que le sort vous attribue, comme votre période ou votre question, découle d’un jeton à usage unique que l’opérateur signe sans le voir. Personne ne peut donc le choisir, ni vous ni l’opérateur.",
+  tracked: "L’enquête compte {periods} périodes (durée de chacune : 1 {period}). Vous répondez dans une seule, tirée au sort pour vous. Ce rapport est le seul qui parte jamais, quoi qui change entre-temps : la borne vaut donc pour toutes les périodes ensemble.",
+  admission: "Vous l’avez reçu avec l’invitation. Grâce à lui, l’opérateur signe votre jeton à usage unique sans le voir : il apprend que ce code participe, mais pas quel rapport est le vôtre. Ce navigateur conserve le jeton : répondez donc ici. Rien n’a encore été demandé.",
+  go_on: "Continuer",
+  turn_later: "Ce n’est pas encore votre tour.",
+  turn_back: "Tiré au sort pour vous : {when}. Revenez alors, dans ce navigateur. Rien n’est demandé avant, et aucun rapport n’a été envoyé.",
+  turn_past: "Votre tour est passé.",
+  turn_over: "Tiré au sort pour vous : {when}. On ne vous demande plus rien, et aucun rapport n’a été envoyé.",
 };

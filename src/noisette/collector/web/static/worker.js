@@ -1,7 +1,7 @@
 // Keeps the page of a campaign for when there is no network. Reports are not its business: they wait in the page.
 
 const KEPT = "noisette-form";
-const FILES = ["form.css", "form.js", "noisette.js", "survey.js", "laws.js", "laws-more.js", "spent.js", "random.js", "blind.js", "bytes.js", "icon.svg",
+const FILES = ["form.css", "form.js", "noisette.js", "survey.js", "laws.js", "laws-more.js", "spent.js", "random.js", "blind.js", "draws.js", "bytes.js", "icon.svg",
   ...["en", "de", "fr", "es", "zh"].map(language => `words-${language}.js`)].map(name => `/static/${name}`);
 
 addEventListener("install", event => event.waitUntil((async () => {
