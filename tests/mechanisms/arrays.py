@@ -36,6 +36,9 @@ def summary(values: Any) -> Any:
         return {name: summary(array[name]) for name in array.dtype.names}
     if array.dtype.kind not in "biuf":
         return str(values)[:80]
+    if array.dtype.kind in "iu" and array.size and int(np.abs(array.astype(float)).max()) > 2**20:
+        whole_numbers = array.reshape(-1).tolist()  # thresholds of draws: float64 would round them
+        return [list(array.shape), sum(whole_numbers), whole_numbers[:: max(1, len(whole_numbers) // 5)][:6]]
     flat = np.asarray(array, dtype=float).reshape(-1)
     flat = np.where(np.isfinite(flat), flat, -1.0)
     weights = np.cos(np.arange(flat.size))

@@ -55,7 +55,7 @@ def story(name: str) -> list[Any]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BUILD)
 def test_digits_are_the_ones_that_were_kept(name: str) -> None:
-    HELD.check(name, story(name))
+    HELD.check(name, story(name), exact="optimal" not in name)
 
 
 if __name__ == "__main__":
