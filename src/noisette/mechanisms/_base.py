@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -83,10 +84,10 @@ class Points:
         return "{" + ", ".join(f"{value:g}" for value in self.values) + "}"
 
     def index(self, reports: npt.NDArray[Any]) -> FloatArray:
-        """Return the position of the nearest point at or above each report; the points are sorted."""
+        """Return the position of the point that is nearest to each report; the points are sorted."""
         index = np.zeros(np.shape(reports))
-        for point in self.values[:-1]:
-            index += reports > point
+        for below, above in pairwise(self.values):
+            index += reports > below / 2 + above / 2
         return index
 
     def exact_index(self, reports: FloatArray) -> FloatArray | None:

@@ -132,3 +132,17 @@ def test_finite_intervals_of_published_angles_allow_for_all_of_their_range() -> 
     half = (m.support.most - m.support.least) / 2
     assert np.all(half[1:] > 0)
     assert m.readout.tail.variance[1:] == pytest.approx(half[1:] ** 2)
+
+
+@pytest.mark.parametrize("noise", ["duchi", "hybrid", "piecewise", "laplace"])
+def test_reports_are_their_own_however_their_coordinates_are_rounded(noise: str) -> None:
+    """A coordinate is mapped to its range and back, which rounds twice; a neighbour of its place is none of its."""
+    for epsilon in (0.7, 4.0, 9.0):
+        for beta in (0.4, 1.0):
+            for domain in (nz.L2Ball(3, 2.0), nz.Sphere(3)):
+                made = nz.AngleNoise(epsilon, domain=domain, noise=noise, beta=beta)
+                x = np.tile(np.eye(domain.dims)[0] * domain.radius, (20, 1))
+                reports = made.privatize(x, rng=1)
+                assert made.support.contains(reports).all()
+                assert np.isfinite(made.log_prob(reports, x)).all()
+                assert np.isfinite(made.aggregate(reports).estimate().value).all()

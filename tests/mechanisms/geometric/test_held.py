@@ -28,6 +28,21 @@ BUILD: dict[str, Callable[[], Any]] = {
     "angle-noise as published": partial(
         nz.AngleNoise, 2.0, domain=nz.Sphere(3), noise="laplace", beta=0.5, as_published=True
     ),
+    **{
+        f"angle-noise {noise} as published in {domain}": partial(
+            nz.AngleNoise, 3.0, domain=domain, noise=noise, beta=beta, as_published=True
+        )
+        for noise in ("piecewise", "laplace")
+        for domain, beta in ((nz.L2Ball(3, 2.0), 0.4), (nz.L2Ball(2, 0.3), 1.0), (nz.Sphere(3, 2.0), 0.2))
+    },
+    "angle-noise gaussian as published": partial(
+        nz.AngleNoise, 2.0, domain=nz.L2Ball(3, 2.0), noise="gaussian", delta=1e-5, as_published=True
+    ),
+    "angle-noise of two": partial(nz.AngleNoise, 4.0, domain=nz.Sphere(2), noise="laplace", beta=0.4),
+    "angle-noise of a wide range": partial(nz.AngleNoise, 4.0, domain=nz.L2Ball(3, 2.0), noise="duchi", beta=1.0),
+    "angle-gaussian of a batch as published": partial(
+        nz.AngleGaussian, 2.0, domain=nz.L2Ball(3, 0.1), delta=1e-4, beta=0.3, batch=20, as_published=True
+    ),
     "angle-gaussian": partial(nz.AngleGaussian, 1.0, 4, beta=0.7),
     "angle-gaussian of two": partial(nz.AngleGaussian, 3.0, 2),
     "angle-gaussian of a batch": partial(

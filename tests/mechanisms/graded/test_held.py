@@ -31,6 +31,17 @@ BUILD: dict[str, Callable[[], Any]] = {
     "graded-laplace at low budgets": partial(nz.GradedLaplace, (0, 20, 70, 100), (0.1, 0.2, 0.05)),
     "graded-laplace of a small delta": partial(nz.GradedLaplace, EDGES, BUDGETS, delta=1e-9),
     **{
+        f"{make.name} {rule} as published": partial(make, EDGES, BUDGETS, rule=rule, as_published=True)
+        for make in (nz.LevelledResponse, nz.GradedLaplace)
+        for rule in ("min", "mean", "max")
+        if "rule" in make.__dataclass_fields__
+    },
+    "levelled for persons as published": partial(
+        nz.LevelledResponse, EDGES, BUDGETS, personalised=True, as_published=True
+    ),
+    "graded-laplace at high budgets": partial(nz.GradedLaplace, (0, 20, 70, 100), (9.0, 12.0, 30.0)),
+    "levelled at high budgets": partial(nz.LevelledResponse, (0, 20, 70, 100), (9.0, 12.0, 30.0)),
+    **{
         f"optimal-graded {rule} {objective}": partial(
             nz.OptimalGraded, EDGES, BUDGETS, rule=rule, objective=objective, points=8
         )

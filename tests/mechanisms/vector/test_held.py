@@ -33,6 +33,12 @@ BUILD: dict[str, Callable[[], Any]] = {
         for epsilon in (0.3, 2.0, 7.0)
         for domain in domains
     },
+    "duchi-box as published of many": partial(nz.DuchiBox, 3.0, 7, as_published=True),
+    "adaptive-duchi of many": partial(nz.AdaptiveDuchi, 6.0, domain=nz.Box(40)),
+    "fast-projunit at a low budget": partial(nz.FastProjUnit, 0.2, domain=nz.Sphere(9), rows=64),
+    "fast-projunit in a ball in bits": partial(nz.FastProjUnit, 2.0, domain=nz.L2Ball(20, 2.0), rows=64, bits=3),
+    "privunit at a high budget": partial(nz.PrivUnit, 30.0, domain=nz.Sphere(5)),
+    "privunit-g at a high budget": partial(nz.PrivUnitG, 30.0, domain=nz.Sphere(5)),
     "duchi-box of one": partial(nz.DuchiBox, 1.0, domain=nz.Box(1)),
     "duchi-box of many": partial(nz.DuchiBox, 2.0, domain=nz.Box(300)),
     "duchi-box as published": partial(nz.DuchiBox, 1.0, 4, as_published=True),
