@@ -33,11 +33,31 @@ ROOMS = {
     "shuffler": "The shuffler",
     "_service": "Every service",
     "cli": "The command line",
+    "demo": "The demo",
+    "planner": "The planner page",
+    "scale": "Clusters",
+    "datasets": "Data sets of the papers",
+    "core": "Aggregates and estimates",
+    "guarantees": "What guarantees say",
+    "testing": "The checker of mechanisms",
+    "_bounded": "Intervals",
+    "_random": "Randomness",
+    "_secret": "Secret randomness",
+    "_files": "Reading files",
+    "_moved": "Names that changed",
 }
 # Not errors by their base, but shown to people as such: a report that the collector refuses, a warning, click's own.
 SHOWN = {"Refusal", "warn", "ClickException", "UsageError", "BadParameter"}
-VERBS = "add|answer|ask|build|call|choose|configure|give|leave|open|pip|rescale|seal|state|subtract|take|tell"
-ADVICE = re.compile(rf"(.*)(?:: (?=(?:{VERBS})\b)|; (?=expected one of))(.*)")
+VERBS = "add|answer|ask|build|call|choose|configure|give|leave|lower|name|open|pip|raise|rescale|seal|state|subtract"
+VERBS += "|evaluate|take|tell|train|use"
+ADVICE = re.compile(rf"(.*)(?:: (?=(?:{VERBS})\b)|; (?=(?:expected|its options|the [a-z ]+ are)\b))(.*)")
+STATED = re.compile(r"(?:.*: e|E)xpected |Give ")  # a message that says itself what to give
+# An error of these kinds that advises nothing is one that no input can cause.
+INTERNAL = {"RuntimeError", "ArithmeticError", "AssertionError"}
+WITHIN = re.compile(r".*(?:: |, but )…+\.?")  # the reason stands in the message, and is one of these messages itself
+REASON = "The end of the message is a message of its own: look for that one."
+PART = "It is a part of a longer message, which says what to do."
+REPORT = "This is a fault of the program, not of your input: report it as an issue, with the message."
 THROWN = re.compile(r"throw new (\w+)\(")
 
 
@@ -194,25 +214,44 @@ def _named(name: str, call: ast.Call) -> str:
 
 def halves(text: str) -> tuple[str, str]:
     """Return what a message says and what it advises: what follows its first sentence, or a colon and a verb."""
-    first, *rest = re.split(r"(?<=\.)(?<!e\.g\.) ", re.sub(r"\s+", " ", text).strip(), maxsplit=1)
+    ends = r"(?:(?<=\.)(?<!e\.g\.)|(?<=…)) (?=[A-Z`\"(…])"
+    first, *rest = re.split(ends, re.sub(r"\s+", " ", text).strip(), maxsplit=1)
     if not rest and (found := ADVICE.fullmatch(first)):
         return f"{found[1]}.", found[2] if found[2].startswith("pip") else found[2][0].upper() + found[2][1:]
     return first, "".join(rest)
 
 
+def remedy(text: str, error: str) -> str:
+    """Return what to do about a message, "" where it says nothing but what is expected."""
+    if advice := halves(text)[1]:
+        return advice
+    if STATED.match(text):
+        return ""
+    if WITHIN.fullmatch(text):
+        return REASON
+    return PART if error == "_damaged" else REPORT if error in INTERNAL else ""
+
+
 def tables() -> str:
-    """Return all messages, a table for each room."""
+    """Return all messages, for each room those with a remedy and those that say themselves what to give."""
     lines = []
     for room, texts in messages().items():
-        title = ROOMS.get(room, f"`noisette.{room}`")
-        lines += [f"## {title}", "", "| message | remedy | error |", "| --- | --- | --- |"]
-        for text in sorted(texts, key=lambda one: one.lstrip("…'`\"( ").lower()):
-            what, remedy = (half.replace("|", "\\|").replace("<", "&lt;") for half in halves(text))
-            lines.append(f"| {_escaped(what)} | {_escaped(remedy)} | `{texts[text]}` |")
-        lines.append("")
+        ordered = sorted(texts, key=lambda one: one.lstrip("…'`\"( ").lower())
+        told = [one for one in ordered if remedy(one, texts[one])]
+        stated = [one for one in ordered if one not in set(told)]
+        lines += [f"## {ROOMS.get(room, f'`noisette.{room}`')}", ""]
+        if told:
+            rows = [(halves(one)[0], remedy(one, texts[one]), texts[one]) for one in told]
+            lines += ["| message | remedy | error |", "| --- | --- | --- |"]
+            lines += [f"| {_escaped(what)} | {_escaped(what_to_do)} | `{error}` |" for what, what_to_do, error in rows]
+            lines.append("")
+        if stated:
+            lines += ["| give what the message expects | error |", "| --- | --- |"]
+            lines += [f"| {_escaped(' '.join(one.split()))} | `{texts[one]}` |" for one in stated]
+            lines.append("")
     return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
-    """Return a text that Markdown shows as it is."""
-    return re.sub(r"([*_`\[\]#])", r"\\\1", text)
+    """Return a text that a table of Markdown shows as it is."""
+    return re.sub(r"([*_`\[\]#|])", r"\\\1", text).replace("<", "&lt;")

@@ -399,7 +399,7 @@ def test_categories_of_all_kinds(people: Path, tmp_path: Path) -> None:
     _fails(2, "is not among the categories 0, 1, 2", *common, "count", "--categories", 3)
     _fails(2, "Expected at least two categories", *common, "colour", "--categories", "red")
     _fails(2, "Expected distinct labels", *common, "colour", "--categories", "red,red")
-    _fails(2, "needs a public list of categories", *common, "colour")
+    _fails(2, "a public list of categories", *common, "colour")
     _fails(2, "names none of the columns colour, count", *common, "colour,count", "--categories", 3)
 
 

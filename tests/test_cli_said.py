@@ -51,7 +51,7 @@ def test_a_page_of_categories_is_written(tmp_path: Path) -> None:
 def test_a_page_of_levels_is_refused_before_anything_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "x.html"
     told = said(*ONE, "--levels", "0,50,100", "--budgets", "2,1", "--html", path)
-    assert told == ("Error: A plan of levels is about one number: it takes --users, --epsilon and its values only.")
+    assert told == ("Error: A plan of levels is about one number: give it --users, --epsilon and its values only.")
     assert not path.exists()
 
 

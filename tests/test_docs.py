@@ -294,6 +294,13 @@ def test_every_message_is_in_the_index_of_errors() -> None:
     found, tables = index["messages"](), index["tables"]()
     assert set(index["ROOMS"]) <= set(found)
     assert tables.count("` |\n") + tables.endswith("` |") == sum(map(len, found.values())) > 900
+
+    # each says what to do, or what it expects; a message that does neither is seen
+    whole = [(text, error) for texts in found.values() for text, error in texts.items()]
+    assert not [one for one in whole if not index["remedy"](*one) and not index["STATED"].match(one[0])]
+    assert sum(index["remedy"](*one) in (index["REASON"], index["REPORT"], index["PART"]) for one in whole) < 40
+    assert not index["remedy"]("This link has been used.", "401 unauthorised")
+    assert not index["STATED"].match("This link has been used.")
     assert "| Unknown category …. | Expected one of …. | `ValueError` |" in tables
     assert index["halves"]("piecewise has a pure guarantee: leave delta out.")[1] == "Leave delta out."
     assert (

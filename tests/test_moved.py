@@ -17,7 +17,7 @@ _WITH_EXTRAS = ("collector", "sgd", "device", "federated", "survey")
 @pytest.mark.parametrize("old", sorted(old for old, new in MOVED.items() if not new.startswith(_WITH_EXTRAS)))
 def test_an_old_name_is_the_new_module(old: str) -> None:
     sys.modules.pop(f"noisette.{old}", None)
-    with pytest.warns(DeprecationWarning, match=f"noisette.{old} is now noisette.{MOVED[old]};"):
+    with pytest.warns(DeprecationWarning, match=f"noisette.{old} is now noisette.{MOVED[old]}. Use that"):
         found = importlib.import_module(f"noisette.{old}")
     assert found is importlib.import_module(f"noisette.{MOVED[old]}")
 

@@ -41,7 +41,7 @@ def test_a_class_name_is_defined_once() -> None:
 )
 def test_a_public_class_is_found_under_its_old_name(package: str, old: str, new: str) -> None:
     module = importlib.import_module(f"noisette.{package}")
-    with pytest.warns(DeprecationWarning, match=f"noisette.{package}.{old} is now noisette.{package}.{new};"):
+    with pytest.warns(DeprecationWarning, match=f"noisette.{package}.{old} is now noisette.{package}.{new}. Use that"):
         assert getattr(module, old) is getattr(module, new)
     assert old not in dir(module)
 
@@ -53,5 +53,5 @@ def test_a_public_class_is_found_under_its_old_name(package: str, old: str, new:
 def test_perturbations_are_found_under_their_old_names(old: str, new: str) -> None:
     from noisette import sgd
 
-    with pytest.warns(DeprecationWarning, match=f"noisette.sgd.{old} is now noisette.sgd.{new};"):
+    with pytest.warns(DeprecationWarning, match=f"noisette.sgd.{old} is now noisette.sgd.{new}. Use that"):
         assert getattr(sgd, old) is getattr(sgd, new)

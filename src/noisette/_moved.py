@@ -99,7 +99,7 @@ def names_of(
             if hasattr(module, name):
                 _warn(f"{package}.{name}", f"{home}.{name}")
                 return getattr(module, name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}. Look it up in dir({package}).")
 
     return find
 
@@ -127,4 +127,6 @@ def with_old_arguments(**renamed: str) -> Callable[[Renamed], Renamed]:
 
 
 def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is now {new}; the old name goes in a later release.", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"{old} is now {new}. Use that: the old name goes in a later release.", DeprecationWarning, stacklevel=3
+    )

@@ -280,12 +280,12 @@ class BoundedConnection(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._head += size
         if self._head > self._limits.head_bytes:  # the parser stops, and the answer is 400
-            raise ValueError("The head of the request is too long.")
+            raise ValueError("The head of the request is too long. Send fewer or shorter headers.")
 
     def on_headers_complete(self) -> None:
         """Begin to answer, and give the body its time."""
         if len(self.pipeline) >= _PIPELINED:
-            raise ValueError("Too many requests at once on one connection.")
+            raise ValueError("Too many requests at once on one connection. Wait for answers before you send more.")
         self._loose = self._received = 0
         self._began = self.loop.time()
         self._expect(self._limits.grace)

@@ -153,7 +153,10 @@ def _local_file(name: str, place: str) -> Path:
     path = None if local is None else local / place
     if path is None or not path.is_file():
         looked = "which is not set" if local is None else f"which is {local} and has no {place}"
-        raise FileNotFoundError(f"The data {name!r} are read from the folder in {VARIABLE}, {looked}.")
+        raise FileNotFoundError(
+            f"The data {name!r} are read from the folder in {VARIABLE}, {looked}. "
+            f"Put them there, and name the folder in {VARIABLE}."
+        )
     return path
 
 
@@ -180,7 +183,7 @@ def _idx(path: Path) -> Bytes:
     """Read an array of bytes in MNIST's format: two zeros, type 8, the number of axes, their lengths, the bytes."""
     raw = gzip.decompress(path.read_bytes())
     if raw[:3] != b"\0\0\x08":
-        raise ValueError(f"{path} is not an IDX file of bytes.")
+        raise ValueError(f"{path} is not an IDX file of bytes. Fetch it again.")
     axes = raw[3]
     shape = np.frombuffer(raw, ">u4", axes, 4).astype(np.int64)
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
@@ -197,7 +200,7 @@ def _from_tar(paths: list[Path]) -> Images:
         def batch(name: str) -> Bytes:
             member = archive.extractfile(f"cifar-10-batches-bin/{name}.bin")
             if member is None:
-                raise ValueError(f"{paths[0]} has no batch {name}.")
+                raise ValueError(f"{paths[0]} has no batch {name}. Fetch the whole archive again.")
             return np.frombuffer(member.read(), np.uint8).reshape(-1, 3073)
 
         train = np.concatenate([batch(f"data_batch_{number}") for number in range(1, 6)])
@@ -247,7 +250,9 @@ def _fetched(source: _DataFile) -> Path:
                 seen.update(piece)
                 file.write(piece)
             if (found := seen.hexdigest()) != source.md5:
-                raise ValueError(f"{source.url} has checksum {found}, expected {source.md5}: it was not kept.")
+                raise ValueError(
+                    f"{source.url} has checksum {found}, {source.md5} is right, so it was not kept. Fetch it again."
+                )
     except (URLError, TimeoutError) as error:
         raise FileNotFoundError(
             f"{source.url} could not be fetched ({error}). Put the data in a folder and name it in {VARIABLE}."

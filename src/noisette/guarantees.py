@@ -177,7 +177,11 @@ def warn_unsound(name: str, guarantee: Guarantee) -> None:
     stated = (
         "its published claim" if claim is None else f"its published claim of epsilon={claim.epsilon:g} per {claim.unit}"
     )
-    warnings.warn(f"{name}: {stated} does not hold; what holds is {guarantee}.", PrivacyWarning, stacklevel=4)
+    warnings.warn(
+        f"{name}: {stated} does not hold; what holds is {guarantee}. Leave as_published out for the sound form.",
+        PrivacyWarning,
+        stacklevel=4,
+    )
 
 
 def warn_known_noise(rng: Rng) -> None:

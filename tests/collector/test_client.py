@@ -254,7 +254,9 @@ def test_what_the_collector_refuses_is_told(device: Callable[..., Client], wire:
     client = device(api_key=KEYS["analyst"])
     client.answer("commute", PERSON)
     assert client.send() == module.Sent(sent=0, refused=0, waiting=1)  # the key may be mended
-    assert [reason for *_, reason in client.delayed()] == ["This key does not have the role of device."]
+    assert [reason for *_, reason in client.delayed()] == [
+        "This key does not have the role of device. Ask an operator for one that has."
+    ]
     assert client.refusals() == []
     assert len(wire.posted) == 1
 

@@ -151,7 +151,7 @@ def test_lost_and_damaged_blocks_are_seen(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_said(url: str, tmp_path: Path) -> None:
     for name, period, why in (
-        ("other", None, "no campaign 'other' in this database, which has commute, mood"),
+        ("other", None, "no campaign 'other' in this database. Name one that it has: commute, mood"),
         ("mood", None, "2 periods, the last 2026-01, 2026-02. Name one"),
         ("mood", "2027-01", "no reports of period '2027-01', but of 2026-01, 2026-02"),
     ):

@@ -85,7 +85,9 @@ def test_codes_admit_each_user_once(
         result = report(url, "--codes", codes)
         told = json.loads(result.stdout)
         assert (result.exit_code, told["sent"], told["refused"], told["waiting"], told["new"]) == (1, 4, 1, 0, 0)
-        assert told["reasons"] == {"This enrolment code is none that was given out here.": 1}
+        assert told["reasons"] == {
+            "This enrolment code is none that was given out here. Ask whoever invited you for yours.": 1
+        }
         assert store.periods(campaign) == {"once": 4}
         assert {code: sums.users for code, sums in store.sums(campaign)["once"].items()} == {1: 4}
         again = report(url, "--codes", codes, "--state", written("x", "") + ".other")  # other tokens for the same codes

@@ -245,7 +245,7 @@ def test_what_the_collector_refuses_is_told(shop: Shop) -> None:
     shop.answer()
     assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}  # the key may be mended
     kept = shop.page.evaluate("JSON.parse(localStorage.getItem('noisette:device'))")
-    assert kept["queue"][0]["reason"] == "This key does not have the role of device."
+    assert kept["queue"][0]["reason"] == "This key does not have the role of device. Ask an operator for one that has."
     shop.open()
     assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
 

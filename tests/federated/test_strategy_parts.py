@@ -152,7 +152,9 @@ def test_nobody_is_missing_where_all_have_answered(tmp_path, caplog):
     again = grid.send_and_receive(asked(strategy, grid, 1))
     strategy._asked = [1, 2]
     _, metrics = strategy.aggregate_train(1, again)
-    assert [one["reason"] for one in strategy.run.rounds[1]["rejected"]] == ["it was not asked in this round"]
+    assert [one["reason"] for one in strategy.run.rounds[1]["rejected"]] == [
+        "it was not asked in this round: leave it out"
+    ]
     assert dict(metrics) == {"reports": 2, "rejected": 1}
 
 

@@ -186,7 +186,7 @@ def test_a_run_goes_on_bit_for_bit():
     [
         (
             {"covariances": {"2.weight": (None, None)}},
-            r"Unknown parameter '2.weight' in covariances; the model trains",
+            r"Unknown parameter '2.weight' in covariances. Name one that the model trains",
         ),
         ({"covariances": {"1.weight": (None,)}}, r"covariances\['1.weight'\] for 2 modes, got 1"),
         ({"covariances": {"1.bias": (np.array([1.0, 0.0]),)}}, "an entry without noise has no privacy"),

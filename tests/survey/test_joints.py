@@ -294,7 +294,7 @@ def test_a_pair_has_errors_and_intervals_by_name() -> None:
         answer, rows = results[name], results[name].table().set_index("quantity")
         assert answer.std_error.to_dict() == rows["std_error"].to_dict()
         assert answer.interval().to_dict() == rows[["low", "high"]].to_dict()
-        with pytest.raises(AttributeError, match=r"is no choice: it has a table\(\)"):
+        with pytest.raises(AttributeError, match=r"is no choice: take a table\(\)"):
             _ = answer.shares
 
 

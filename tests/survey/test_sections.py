@@ -252,7 +252,7 @@ def test_columns_that_a_survey_needs() -> None:
     assert needed(questions, [], ["x", "v", "v[0]", "v[1]"], "It") == ["x", "v"]
     with pytest.raises(ValueError, match="It lacks column 'v'"):
         needed(questions, [], ["x", "v[0]"], "It")
-    with pytest.raises(ValueError, match=r"lacks column 'x'\. The columns are none"):
+    with pytest.raises(ValueError, match=r"lacks column 'x'\. Rename or add it: the columns are none"):
         needed(questions, [], [], "It")
     with pytest.raises(ValueError, match="one length"):
         columns_of({"x": [0.5], "v": [[0, 0], [0, 1]]}, questions, [])

@@ -172,7 +172,7 @@ export class Client {
   static async open(url, options) {
     const { apiKey = "", epsilon, code = "", name = "device", shuffler = null } = options;
     const { attempts = 4, timeout = 10000, path = "campaigns", storage = globalThis.localStorage } = options;
-    if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
+    if (!globalThis.crypto?.subtle) throw new Error("This page has no WebCrypto. Serve it over https, or from this machine.");
     if (!storage) throw new Error("There is no localStorage here: open the client with { storage: ... }.");
     const client = new Client();
     client.#storage = storage;
@@ -183,7 +183,7 @@ export class Client {
     if (!(limit > 0 && limit < 2 ** 53)) throw new Error(`Expected epsilon=${epsilon} > 0, and below 9007.`);
     await client.#change(state => {
       if (state.limit !== undefined && state.limit !== limit) {
-        throw new Error(`This device has a budget of epsilon=${state.limit / UNITS}, not ${epsilon}.`);
+        throw new Error(`This device has a budget of epsilon=${state.limit / UNITS}, not ${epsilon}. Open it with its own.`);
       }
       state.limit = limit;
     });
@@ -211,7 +211,7 @@ export class Client {
     }
     if (answer === null || answer.status >= 500) {
       const seen = this.#read().campaigns[id];
-      if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen.`);
+      if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen. Try again later.`);
       return { campaign: seen, law: await this.#check(seen, id) };
     }
     if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${(await refusal(answer)).why}`);
@@ -265,7 +265,7 @@ export class Client {
         const cost = Math.ceil(campaign.epsilon * UNITS);
         if (state.spent + cost > state.limit) {
           throw new BudgetExceeded(`This device has epsilon=${(state.limit - state.spent) / UNITS} left, campaign ` +
-            `'${id}' costs ${campaign.epsilon}.`);
+            `'${id}' costs ${campaign.epsilon}. Nothing was made or sent.`);
         }
         state.spent += cost;
         state.answers[question] = encode(law.draw(inputs, undefined, open));

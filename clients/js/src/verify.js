@@ -445,7 +445,7 @@ function others(kind, own, domain, proof, inner) {
       check(own[0] === box(domain) && own[1] <= own[0], "the dimensions are not the domain's");
       return repeated(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
     default:
-      throw new Error(`There is no law of kind ${kind}.`);
+      throw new Error(`There is no law of kind ${kind}. Use a newer verifier.`);
   }
 }
 

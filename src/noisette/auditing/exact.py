@@ -343,7 +343,10 @@ def _visible(line: FloatArray, low: float, high: float) -> tuple[float, float]:
     reach = float(np.ceil(_NEGLIGIBLE / abs(slope))) if slope else math.inf
     low, high = (low, min(high, low + reach)) if slope <= 0 else (max(low, high - reach), high)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise NotALaw("Along an endless run of reports the mass does not fall: it cannot add up to 1.")
+        raise NotALaw(
+            "Along an endless run of reports the mass does not fall: it cannot add up to 1. "
+            "Correct log_prob or dissect."
+        )
     return low, high
 
 
@@ -438,7 +441,8 @@ def _compare(mechanism: Mechanism, known: list[_Laws], epsilons: list[float]) ->
             worst = int(over[np.argmax((seen - limits)[over])])
             raise NotWorst(
                 f"Reports of {mechanism.name} about {first} and {second} show a delta of {seen[worst]:.3g} or more at "
-                f"epsilon {epsilons[worst]:.3g}, and the worst inputs that its dissect names have {limits[worst]:.3g}."
+                f"epsilon {epsilons[worst]:.3g}, and the worst inputs that its dissect names have {limits[worst]:.3g}. "
+                "Let its dissect name the worst inputs."
             )
 
 
@@ -502,5 +506,5 @@ def _log_prob(mechanism: Mechanism, reports: Any, x: Any) -> FloatArray:
     """Return the log masses of many reports under one input; what is no number would hide the largest of them."""
     logs = np.asarray(mechanism.log_prob(reports, np.asarray(x)[None]))
     if np.isnan(logs).any():
-        raise NotALaw(f"log_prob of {mechanism.name} is no number for a report about {x}.")
+        raise NotALaw(f"log_prob of {mechanism.name} is no number for a report about {x}. Correct it.")
     return logs

@@ -77,7 +77,7 @@ class Certificate:
         """Refuse unless the verifier proves the certificate and it is about this very mechanism or survey."""
         verdict = self.verdict
         if not verdict.proved:
-            raise CertificateError(f"The certificate is not proved: {verdict.reason}")
+            raise CertificateError(f"The certificate is not proved: {verdict.reason} Do not rely on it.")
         fields, law = self.fields, texts(subject.written_law())
         for name, own in (("spec", tagged(subject.spec())), ("law", law), ("domain", texts(subject.domain.spec()))):
             if fields[name] != own:
@@ -109,9 +109,11 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     if epsilon is None and claim is not None and not guarantee.claim_holds:
         refuted = _refutation(subject, Fraction(claim.epsilon), Fraction(claim.delta))
         stated = f"({claim.epsilon:g}, {claim.delta:g})-DP" if claim.delta else f"{claim.epsilon:g}-DP"
-        raise CertificateError(f"{name} is not {stated} per {claim.unit}, as its source claims.{refuted}")
+        raise CertificateError(
+            f"{name} is not {stated} per {claim.unit}, as its source claims. Certify the sound form.{refuted}"
+        )
     if law is None:
-        raise CertificateError(f"{name} cannot be certified yet: {subject.uncertified}.")
+        raise CertificateError(f"{name} cannot be certified yet: {subject.uncertified}. Audit it instead.")
     wanted = Fraction(epsilon if epsilon is not None else claim.epsilon if claim else guarantee.epsilon)
     slack = Fraction(delta if delta is not None else claim.delta if claim else guarantee.delta)
     promise: dict[str, Any] = {"epsilon": wanted, "delta": slack, "matrix": guarantee.matrix}

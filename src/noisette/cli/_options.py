@@ -189,7 +189,7 @@ def _domain(
     categorical, whole = Categorical in able.domains, Grid in able.domains and Interval not in able.domains
     if categorical and categories is None:
         column = "COLUMN=" if len(columns) > 1 else ""
-        raise ValueError(f"{name} needs a public list of categories: --categories {column}A,B,... or @FILE.")
+        raise ValueError(f"Give {name} a public list of categories: --categories {column}A,B,... or @FILE.")
     if categories is not None and not categorical:
         raise ValueError(f"{name} takes numbers: leave --categories out, or choose a mechanism for frequencies.")
     if ranges and categorical:

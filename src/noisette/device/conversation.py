@@ -85,7 +85,10 @@ class CollectorError(RuntimeError):
 def shown(answer: httpx.Response, campaign_id: str, *, sealed: bool) -> Campaign:
     """Return the campaign that an answer shows, or say why it cannot be answered in this way."""
     if answer.status_code == 401:
-        raise CollectorError(f"The collector does not know the key that campaign {campaign_id!r} was asked for with.")
+        raise CollectorError(
+            f"The collector does not know the key that campaign {campaign_id!r} was asked for with. "
+            "Give the key of a device as api_key."
+        )
     if answer.status_code != 200:
         raise CollectorError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
     body = answer.json()

@@ -167,7 +167,8 @@ def expectation_maximization(
     if np.any(fitted == 0):
         bad = int(np.flatnonzero(seen)[np.argmax(fitted == 0)])
         raise ValueError(
-            f"Report bin {bad} was counted {reports[np.argmax(fitted == 0)]:g} times, but no input leads there."
+            f"Report bin {bad} was counted {reports[np.argmax(fitted == 0)]:g} times, but no input leads there. "
+            "Give reports of this very mechanism."
         )
     likelihood = float(reports @ np.log(fitted))
     for step in range(1, max_iterations + 1):
@@ -257,7 +258,10 @@ def _distinct(mechanism: Mechanism, reports: Any, size: int) -> tuple[FloatArray
     check_size(distinct.shape[0] * size)
     inside = mechanism.support.contains(distinct)
     if not np.all(inside):
-        raise ValueError(f"Report {distinct[np.argmin(inside)]} is outside the support of {mechanism.name}.")
+        raise ValueError(
+            f"Report {distinct[np.argmin(inside)]} is outside the support of {mechanism.name}. "
+            "Give reports of this very mechanism."
+        )
     log_table = np.stack([mechanism.log_prob(distinct, np.asarray(code)) for code in range(size)], axis=1)
     return np.exp(log_table - log_table.max(axis=1, keepdims=True)), counts.astype(np.float64)
 

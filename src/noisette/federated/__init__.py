@@ -59,7 +59,9 @@ def _flower(name: str) -> Any:
     """Import Flower's side, and Flower, when it is first used."""
     homes = {"CentralPrivacy": "central.strategy", "LocalPrivacy": "client.mod", "PrivateFedAvg": "server.strategy"}
     if name not in homes:
-        raise AttributeError(f"module 'noisette.federated' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'noisette.federated' has no attribute {name!r}. Look it up in dir(noisette.federated)."
+        )
     from importlib import import_module
 
     return getattr(import_module(f"noisette.federated.{homes[name]}"), name)

@@ -169,4 +169,6 @@ def with_old_budget(*names: str) -> Callable[[type[_Priced]], type[_Priced]]:
 
 
 def _warn_of_budget(price: str) -> None:
-    warnings.warn(f"budget is now {price}; the old name goes in a later release.", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"budget is now {price}. Use that: the old name goes in a later release.", DeprecationWarning, stacklevel=3
+    )

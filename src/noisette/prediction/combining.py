@@ -63,7 +63,9 @@ class _Menu:
             one.name for one in offered if one and not one.able.levels and not (names is None and one.able.slow_start)
         ]
         if not found:
-            raise ValueError(f"No mechanism for {group.domain} among {list(names or CATALOGUE)}.")
+            raise ValueError(
+                f"No mechanism for {group.domain} among {list(names or CATALOGUE)}: leave the names out, or add one."
+            )
         return cls(group, tuple(found), users, delta)
 
     def errors(self, epsilon: float, delta: float, share: float) -> FloatArray:

@@ -190,7 +190,7 @@ def duchi_within(edges: Any, matrix: Any) -> Duchi:
         return bool(np.all(ratio.max(axis=(1, 3, 4)) <= target + 1e-12))
 
     if not keeps(1e-6):
-        raise ValueError("No epsilon of at least 1e-6 keeps this matrix.")
+        raise ValueError("No epsilon of at least 1e-6 keeps this matrix. Raise its smallest entries.")
     largest, _ = narrowed(keeps, 1e-6, 50.0, tolerance=1e-12)
     return Duchi(largest, domain=Interval(levels.edges[0], levels.edges[-1]))
 

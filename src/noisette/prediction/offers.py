@@ -108,7 +108,9 @@ class Setting:
         found = [Offer(self, fit) for fit in map(self._fit, CATALOGUE) if fit and fit.usual]
         offers = [one for one in found if not (one.fixed and one.build(self.usual_report).slow_start)]
         if not offers:
-            raise ValueError(f"No mechanism of the catalogue collects {self._asked_for}.")
+            raise ValueError(
+                f"No mechanism of the catalogue collects {self._asked_for}. Ask for less at once, or give a delta."
+            )
         return offers
 
     @property

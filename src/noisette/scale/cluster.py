@@ -97,7 +97,10 @@ def _task(shared: tuple[Callable[[Any], S], str], partition: Partition) -> S:
     """Sum a partition on a worker."""
     summing, wanted = shared
     if version("noisette") != wanted:
-        raise ValueError(f"{_here()} has noisette {version('noisette')}, expected {wanted} as where the run started.")
+        raise ValueError(
+            f"{_here()} has noisette {version('noisette')}, where the run started it is {wanted}. "
+            "Install that version on every node."
+        )
     try:
         return summed(summing, partition)
     except ValueError as error:

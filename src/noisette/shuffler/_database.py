@@ -68,5 +68,8 @@ class PacketDatabase:
                     yield connection
             except sqlite3.OperationalError as error:
                 if "full" in str(error):
-                    raise Full("The store has reached the size that it may have, or its disk is full.") from error
+                    raise Full(
+                        "The store has reached the size that it may have, or its disk is full. "
+                        "Raise --max-store, or make room."
+                    ) from error
                 raise

@@ -46,7 +46,7 @@ class Operators:
         try:
             made = cls(json.loads(Path(path).read_text(encoding="utf-8")))
         except json.JSONDecodeError as error:  # its message would show a part of the file
-            raise ValueError(f"{path}: not a JSON file.") from error
+            raise ValueError(f"{path}: not a JSON file. Correct it, or write it anew.") from error
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         made._file = file

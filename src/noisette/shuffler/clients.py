@@ -164,7 +164,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, str]:
         found: dict[str, str] = json.loads(Path(path).read_text(encoding="utf-8"))
         _checked(found)
     except json.JSONDecodeError as error:  # its message would show a part of the file
-        raise ValueError(f"{path}: not a JSON file.") from error
+        raise ValueError(f"{path}: not a JSON file. `noisette federate enrol` writes one.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return found

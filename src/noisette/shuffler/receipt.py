@@ -87,7 +87,7 @@ class Receipt:
             connection.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, 0)", terms)
             stored = connection.execute("SELECT * FROM batches WHERE name = ?", (batch,)).fetchone()
             if stored[:-1] != terms:
-                raise Malformed("This batch began with another round, size or total.")
+                raise Malformed("This batch began with another round, size or total. Send it under another name.")
             taken = "INSERT OR IGNORE INTO parts VALUES (?, ?)"
             if not connection.execute(taken, (batch, sequence)).rowcount:
                 return PostAccepted(0, len(frame.packets))

@@ -137,7 +137,10 @@ class ServerKey:
                 return _SUITE.decrypt(sealed, key, info=label)
             except (InvalidTag, ValueError):
                 continue
-        raise CannotOpen("This packet was not sealed to this key for this round and block.")
+        raise CannotOpen(
+            "This packet was not sealed to this key for this round and block. "
+            "Give devices the public key of this server."
+        )
 
 
 def _private_keys(path: str | os.PathLike[str]) -> list[X25519PrivateKey]:

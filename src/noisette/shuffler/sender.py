@@ -91,8 +91,14 @@ class Http:
                 return
             said, status = f"{answer.status_code} {answer.text[:300]}", answer.status_code
             if decided(status):
-                raise _refusal(answer) or NotSent(f"{self._http.base_url} refused a post: {said}.", status)
-        raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.", status)
+                raise _refusal(answer) or NotSent(
+                    f"{self._http.base_url} refused a post: {said}. Correct that before you send again.", status
+                )
+        raise NotSent(
+            f"{self._http.base_url} took no post in {self._attempts} attempts: {said}. Send again later: "
+            "what was stored counts once.",
+            status,
+        )
 
 
 def _refusal(answer: httpx.Response) -> PostRefused | None:

@@ -203,7 +203,9 @@ class Shuffler:
             made = "INSERT INTO rounds (context, number, blocks, bytes, day) VALUES (?, ?, ?, ?, ?) RETURNING id"
             return int(connection.execute(made, (*own, today)).fetchone()[0])
         if row[2]:
-            raise PostRefused("round-over", "This round is over, and nothing more of it is forwarded.", [])
+            raise PostRefused(
+                "round-over", "This round is over, and nothing more of it is forwarded. Send in the next one.", []
+            )
         if row[1] != today:
             connection.execute("UPDATE rounds SET day = ? WHERE id = ?", (today, row[0]))
         return int(row[0])
@@ -330,13 +332,18 @@ class Shuffler:
         with self._database.transaction() as connection:
             row = connection.execute("SELECT id, released FROM batches WHERE name = ?", (name,)).fetchone()
             if row is None:
-                raise LookupError(f"There is no batch {name!r} here.")
+                raise LookupError(
+                    f"There is no batch {name!r} here. `noisette shuffler status` lists those that there are."
+                )
             batch, released = row
             if action == "drop":
                 connection.execute("DELETE FROM packets WHERE batch = ?", (batch,))
                 connection.execute("DELETE FROM batches WHERE id = ?", (batch,))
             elif not released:
-                raise ValueError(f"Batch {name!r} has not reached its minimum: it can be dropped, and not forwarded.")
+                raise ValueError(
+                    f"Batch {name!r} has not reached its minimum, so it cannot be forwarded. "
+                    "Wait for more senders, or drop it."
+                )
             elif action == "skip":
                 step = "UPDATE batches SET aside = 1, reason = 'set aside by an operator' WHERE id = ?"
                 connection.execute(step, (batch,))
@@ -385,6 +392,8 @@ def _mark_seen(connection: sqlite3.Connection, number: int, name: bytes, blocks:
     again = np.bincount(blocks, minlength=total)[blocks] + bits[blocks] > 1
     if again.any():
         found = sorted(set(blocks[again].tolist()))
-        raise PostRefused("already-sent", f"{len(found)} of these blocks came before from this client.", found)
+        raise PostRefused(
+            "already-sent", f"{len(found)} of these blocks came before from this client. Send the others alone.", found
+        )
     bits[blocks] = 1
     connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (number, name, np.packbits(bits).tobytes()))

@@ -189,7 +189,7 @@ class Results(Mapping[str, "Answer"]):
         answer = self.joint(first, second)
         if answer.question.tells != "shares":
             raise ValueError(
-                f"{first!r} and {second!r} are not both choices: results.joint has what they say together."
+                f"{first!r} and {second!r} are not both choices. Take results.joint, which has what they say together."
             )
         if what not in ("share", "std_error", "low", "high"):
             raise ValueError(f"Expected what={what!r} to be share, std_error, low or high.")
@@ -299,7 +299,7 @@ class GroupedResults(Mapping[str, Results]):
 
     def __getitem__(self, label: str) -> Results:
         if self.private:
-            raise KeyError(f"The group {self.name!r} is private: table() has the means within it.")
+            raise KeyError(f"The group {self.name!r} is private. Take table(), which has the means within it.")
         if label not in self.groups:
             raise KeyError(f"No value {label!r} of {self.name!r}; the values are {', '.join(self.groups)}.")
         return self.groups[label]
@@ -355,7 +355,9 @@ class Answer:
     def _place(self, quantity: str) -> int:
         known = self.question.estimated
         if quantity not in known:
-            raise AttributeError(f"{self.question.name!r} has no {quantity}: it was asked for {', '.join(known[:3])}.")
+            raise AttributeError(
+                f"{self.question.name!r} has no {quantity}: take what it was asked for, {', '.join(known[:3])}."
+            )
         return known.index(quantity)
 
     def _shown(self, value: Any) -> Any:
@@ -394,7 +396,7 @@ class Answer:
         if self.question.tells != "shares":
             others = "a table()" if self._pair else "quantiles" if self._several else "a mean"
             instead = "top()" if self.question.tells == "texts" else others
-            raise AttributeError(f"{self.question.name!r} is no choice: it has {instead}.")
+            raise AttributeError(f"{self.question.name!r} is no choice: take {instead}.")
         return self._series(self.estimate.value)
 
     def top(self, texts: int = 20, *, level: float | None = None) -> pd.DataFrame:
@@ -406,7 +408,9 @@ class Answer:
         not shown; ``attrs["note"]`` says below which share.
         """
         if self.question.tells != "texts":
-            raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
+            raise AttributeError(
+                f"{self.question.name!r} asks for no texts, so it has no top(). Take .shares or .mean."
+            )
         from noisette.survey.coding.texts import top_texts
 
         return top_texts(self._found(texts), self._level(level))
@@ -504,7 +508,9 @@ class Answer:
         The interval holds at any distribution; it needs want="quantiles". ``-inf`` and ``inf`` are the ends.
         """
         if not isinstance(self.estimate, CdfEstimate):
-            raise ValueError(f'Shares of ranges of {self.question.name!r} need want="quantiles".')
+            raise ValueError(
+                f'Shares of ranges of {self.question.name!r} need another question: ask it with want="quantiles".'
+            )
         axis = self.question.axis if isinstance(self.question, Number) else "number"
         first, last = (end if axis_of(end) == "number" else number_of(end, axis, "end") for end in (low, high))
         value, least, most = self.estimate.between(first, last, self._level(level))

@@ -162,7 +162,7 @@ class Sums:
         for section, where in zip(self.layout.survey.sections, self.layout.sections, strict=True):
             if any(one.name == name for one in section.questions):
                 return section, self._read(where)
-        raise KeyError(f"No question {name!r}.")
+        raise KeyError(f"No question {name!r}: take one of the survey that was asked.")
 
     def piece(self, item: Item) -> tuple[Any, IntArray]:
         """Return the mechanism of a counted item, and its rows of counts, totals and squares."""
@@ -172,7 +172,7 @@ class Sums:
                 if type(one) is type(item) and one.name == item.name:  # of a survey read anew they are other objects
                     return section.inner(place), self._read(where).reshape(3, -1)[:, start : start + one.width]
                 start += one.width
-        raise KeyError(f"No item {item.name!r} in this survey.")
+        raise KeyError(f"No item {item.name!r} in this survey: take one of its own.")
 
     def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""

@@ -235,7 +235,7 @@ class Survey:
             if one.name == name:
                 return one
         if name in [one.name for one in self.topics]:
-            raise KeyError(f"{name!r} is not asked by itself: it follows from the answers to other questions.")
+            raise KeyError(f"{name!r} is not asked by itself: take the questions whose answers it follows from.")
         raise KeyError(f"No question {name!r}; the questions are {', '.join(one.name for one in self.questions)}.")
 
     @cached_property
@@ -512,7 +512,10 @@ def read_fields(path: str | os.PathLike[str]) -> Any:
     try:
         return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_yaml_classes()[0])
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}.") from error
+        raise ValueError(
+            f"{path} is not a YAML file: {' '.join(str(error).split())}. "
+            "Correct that line, or write the file by survey.save()."
+        ) from error
 
 
 @cache
@@ -672,7 +675,8 @@ def _breakdown(names: Any, questions: tuple[Question, ...]) -> list[tuple[str, s
         raise ValueError(f"Expected a number to break down by {', '.join(names)}.")
     pairs = [(choice, number) for choice in names for number in numbers]
     warnings.warn(
-        f"breakdown={list(names)} is now joint={[list(pair) for pair in pairs]}; the old word goes in a later release.",
+        f"breakdown={list(names)} is now joint={[list(pair) for pair in pairs]}. "
+        "Use that: the old word goes in a later release.",
         DeprecationWarning,
         stacklevel=4,
     )
@@ -695,7 +699,9 @@ def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
         raise ValueError("Expected a report of whole numbers.")
     cast = found.astype(section.dtype, copy=False)
     if cast is not found and not (cast == found).all():
-        raise ValueError(f"A report is outside the support: {section.mechanism.support}.")
+        raise ValueError(
+            f"A report is outside the support: {section.mechanism.support}. Give reports of this very survey."
+        )
     return cast
 
 

@@ -60,7 +60,7 @@ def reproduce(
         _write_page()
         return
     if paper is None:
-        raise click.UsageError("Missing argument 'PAPER'.")
+        raise click.UsageError("Missing argument 'PAPER'. Name one of those that --help lists, or give --page.")
     module, frame = _find(paper)
     studies = frame.studies(module)
     for name in only:

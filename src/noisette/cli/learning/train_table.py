@@ -143,7 +143,7 @@ def command(
         header=header,
     )
     if training.pairs and (model == "linear" or training.error_bars):
-        raise ValueError("--mechanism pairs is for --model logistic, without --error-bars and --plan.")
+        raise ValueError("--mechanism pairs is for --model logistic: leave --error-bars and --plan out.")
     if one_shot and (given or model == "logistic"):
         raise ValueError(
             "--one-shot is for linear models and has no rounds: leave --batch, --step, --level and --last out."

@@ -100,7 +100,9 @@ def _by_user(path: Path | None) -> dict[str, str]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # its message would show a part of the file
-        raise ValueError(f"{path}: not a JSON file.") from error
+        raise ValueError(
+            f'{path}: not a JSON file. Write an object with a text for each user, as {{"ann": "..."}}.'
+        ) from error
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise ValueError(f'{path}: expected an object with a text for each user, as {{"ann": "..."}}.')
     return found

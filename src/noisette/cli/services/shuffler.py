@@ -186,11 +186,16 @@ def _ask(
     try:
         answer = httpx.request(method, url.rstrip("/") + path, headers=headers, json=body, verify=verify, timeout=30)
     except httpx.TransportError as error:
-        raise OSError(f"No shuffler answers at {url}: {str(error).lower() or 'no connection'}") from error
+        raise OSError(
+            f"No shuffler answers at {url}: {str(error).lower() or 'no connection'}. "
+            "Start it, or give its address as --url"
+        ) from error
     try:
         content: dict[str, Any] = answer.json()
     except ValueError as error:
-        raise ValueError(f"{url} answered {answer.status_code}, and not as a shuffler does.") from error
+        raise ValueError(
+            f"{url} answered {answer.status_code}, and not as a shuffler does. Give the address of one as --url."
+        ) from error
     if not answer.is_success and path != "/ready":
         raise ValueError(str(content.get("detail", content)))
     return content

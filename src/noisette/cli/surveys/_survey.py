@@ -197,7 +197,7 @@ def _margins(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is neither YAML nor JSON: {error}") from error
+        raise ValueError(f"{path} is neither YAML nor JSON: {error}. Correct that line.") from error
 
 
 def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_json: bool) -> None:
@@ -260,7 +260,7 @@ def _more(out: Any, rows: int) -> None:
 def required(value: Any, name: str) -> Any:
     """Return an option that is needed unless a survey is given."""
     if value is None:
-        raise click.UsageError(f"Missing option '{name}'.")
+        raise click.UsageError(f"Missing option '{name}': give it, or the file of a survey.")
     return value
 
 

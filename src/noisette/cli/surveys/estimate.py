@@ -80,7 +80,10 @@ def estimate(
         return
     if compare is not None or weights is not None:
         option = "--compare" if weights is None else "--weights"
-        raise ValueError(f"{option} needs report files of a survey, which know the groups of their people.")
+        raise ValueError(
+            f"{option} needs report files of a survey, which know the groups of their people. "
+            "Make them by `noisette privatize --survey`."
+        )
     found: Distributions = ()
     if campaign is not None:
         aggregates = aggregate_campaign(files, campaign, period, ray)

@@ -98,7 +98,7 @@ def plan(
     if graded is not None:
         others = (dims, report, limits, categories, names, target_mse, effect, curve, html)
         if any(given not in (None, (), 1) for given in others):
-            raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
+            raise ValueError("A plan of levels is about one number: give it --users, --epsilon and its values only.")
     domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
     sample: Any = None if values is None else parse_numbers(values, "--values")
     if data is not None:

@@ -73,7 +73,9 @@ class Issuer:
     def rotate(self, campaign: Campaign) -> None:
         """Sign with a new key from now on; tokens that older keys of the current period signed stay valid."""
         if not campaign.signed:
-            raise ValueError(f"The tokens of campaign {campaign.id!r} are not signed.")
+            raise ValueError(
+                f"The tokens of campaign {campaign.id!r} are not signed. Ask for tokens: blind in a new campaign."
+            )
         if campaign.tokens == "drawn":
             raise ValueError(
                 f"What is drawn for a user of {campaign.id!r} follows from the signature of her token: a second key "
@@ -99,7 +101,11 @@ class Issuer:
         numbers = [blind.checked_code(secret, asked.code) for secret in self._secrets()]
         number = next((one for one in numbers if one is not None), None)
         if number is None:
-            raise Problem(403, "unknown-code", "This enrolment code is none that was given out here.")
+            raise Problem(
+                403,
+                "unknown-code",
+                "This enrolment code is none that was given out here. Ask whoever invited you for yours.",
+            )
         try:
             blinded = base64.b64decode(asked.blinded, validate=True)
             key = self.key(campaign, asked.period)
@@ -144,7 +150,10 @@ class Issuer:
                     detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
                     refusals.append(Refusal(index, "forged", detail))
                 elif campaign.tokens == "drawn" and not _follows(campaign, batch.period, row, signature):
-                    detail = "What is drawn for a user follows from her token's signature, and this report does not."
+                    detail = (
+                        "What is drawn for a user follows from her token's signature, and this report does not. "
+                        "Answer by Client or the web page."
+                    )
                     refusals.append(Refusal(index, "not-drawn", detail))
         if refusals:
             raise Refused(sorted(refusals, key=lambda one: one.index))
@@ -162,7 +171,7 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
     def blinding(campaign_id: str) -> Campaign:
         campaign: Campaign = find(campaign_id)
         if not campaign.signed:
-            raise Problem(404, "no-tokens", "The tokens of this campaign are not signed.")
+            raise Problem(404, "no-tokens", "The tokens of this campaign are not signed. Answer without a code.")
         return campaign
 
     @app.get(

@@ -111,7 +111,7 @@ class Life:
         """Raise `Untimely` where a period takes no reports now, and ValueError where it is none."""
         now = datetime.now(UTC) if now is None else now
         if self.state != "open":
-            raise Untimely(OVER, f"This campaign is {self.state}.")
+            raise Untimely(OVER, f"This campaign is {self.state}. Ask its operator to open it again.")
         if campaign.period == "once":
             check_period("once", period)
             begins, ends = _FIRST, _LAST
@@ -123,7 +123,10 @@ class Life:
         ends = min(ends, self.closes or ends)
         if begins >= ends or now >= ends + min(self.late, _LAST - ends):
             reason = OVER if self.closes is not None and now >= self.closes else LATE
-            raise Untimely(reason, f"Period {period!r} takes reports no more: it ended at {_moment(ends)}.")
+            raise Untimely(
+                reason,
+                f"Period {period!r} takes reports no more: it ended at {_moment(ends)}. Answer in a later period.",
+            )
 
     def expired(self, campaign: Campaign, period: str, now: datetime) -> bool:
         """Tell whether the reports of a period have been kept for long enough."""

@@ -32,7 +32,7 @@ _Value = Annotated[
 def _whole(value: Any) -> Any:
     """Refuse what equals a whole number and is none: true, and 1.0."""
     if isinstance(value, bool | float):
-        raise ValueError("Input should be 1")
+        raise ValueError("Expected the whole number 1.")
     return value
 
 

@@ -271,9 +271,25 @@ def opened(key: ServerKey, campaign: Campaign, frame: Frame, read: Read) -> list
         try:
             batches = read(campaign, key.open(sealed, frame.round.label(block)).rstrip())
             if sum(map(len, batches)) != 1:
-                raise Refused([Refusal(0, "several-reports", "A sealed packet holds one report, and no more.")])
+                raise Refused(
+                    [
+                        Refusal(
+                            0,
+                            "several-reports",
+                            "A sealed packet holds one report, and no more. Seal each report by itself.",
+                        )
+                    ]
+                )
             if f"{campaign.id}/{batches[0].period}" != frame.round.context:
-                raise Refused([Refusal(0, "wrong-period", "This report is for another period than it was sealed for.")])
+                raise Refused(
+                    [
+                        Refusal(
+                            0,
+                            "wrong-period",
+                            "This report is for another period than it was sealed for. Seal it for its own.",
+                        )
+                    ]
+                )
             found.append(batches)
         except CannotOpen as error:
             found.append(Refused([Refusal(0, "cannot-open", str(error))]))

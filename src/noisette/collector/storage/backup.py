@@ -105,7 +105,7 @@ def restore(path: Path, url: str, taking: Callable[..., Iterable[str]]) -> dict[
         query = sa.select(tables.audit.c.moment).where(tables.audit.c.action == _BACKUP)
         moments = list(source.execute(query.order_by(tables.audit.c.number)).scalars())
         if not moments:
-            raise ValueError(f"{path} is no backup: `noisette collector backup` makes one.")
+            raise ValueError(f"{path} is no backup. Make one by `noisette collector backup`.")
         with closing(Store(url)) as target:
             if target.registry.changes() or target.registry.campaigns():
                 raise ValueError("Expected an empty database to restore to.")

@@ -194,7 +194,7 @@ def snapshot(url: str) -> Iterator[sa.Connection]:
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0].rstrip(".")
         shown = database.engine.url.render_as_string(hide_password=True)
-        raise ValueError(f"{shown} cannot be read as a collector's database: {reason}.") from error
+        raise ValueError(f"{shown} cannot be read as a collector's database: {reason}. Restore a backup.") from error
     finally:
         database.close()
 

@@ -60,7 +60,9 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
                 batch = _batch(campaign, period, found)
                 total += layout.tally(batch.rows)
                 if not database.add_digests(connection, *identities([batch])):
-                    raise ValueError(f"The old tables of campaign {name!r} hold a token or a key twice.")
+                    raise ValueError(
+                        f"The old tables of campaign {name!r} hold a token or a key twice. Restore a backup."
+                    )
                 connection.execute(sa.insert(tables.blocks).values(number=new_number(), **batch.columns))
             place = {"campaign": name, "period": period, "group": 0, "writer": 0}
             connection.execute(sa.insert(tables.sums).values(**place, **total.stored()))

@@ -46,7 +46,9 @@ class MixedBatches:
             insert(connection, _T, row | {"packets": 0, "accepted": 0})
             found = self._find(connection, name)
             if (found.campaign, found.period, found.total) != (campaign.id, period, total):
-                raise OtherTerms("This batch began with another campaign, period or total.")
+                raise OtherTerms(
+                    "This batch began with another campaign, period or total. Send it under another number."
+                )
             if found.state == "coming":
                 insert(connection, _P, {"name": name, "sequence": sequence, "frame": frame})
         return found

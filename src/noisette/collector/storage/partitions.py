@@ -47,7 +47,9 @@ class BlockPartition:
         with snapshot(self.url) as connection:
             for number, users, raw in self._blocks(connection):
                 if len(raw) != users * self.row.itemsize:
-                    raise ValueError(f"block {number:,} is damaged: {len(raw):,} bytes for {users:,} reports.")
+                    raise ValueError(
+                        f"block {number:,} is damaged: {len(raw):,} bytes for {users:,} reports. Restore a backup."
+                    )
                 found += 1
                 kept.append(np.frombuffer(raw, dtype=self.row))
                 if sum(one.nbytes for one in kept) >= _BATCH_BYTES:
@@ -126,7 +128,7 @@ def _campaign(connection: sa.Connection, name: str) -> Campaign:
     text = connection.execute(sa.select(stored.definition).where(stored.id == name)).scalar_one_or_none()
     if text is None:
         known = ", ".join(connection.execute(sa.select(stored.id).order_by(stored.id)).scalars())
-        raise ValueError(f"There is no campaign {name!r} in this database, which has {known or 'none'}.")
+        raise ValueError(f"There is no campaign {name!r} in this database. Name one that it has: {known or 'none'}.")
     return Campaign.from_wire(json.loads(text))
 
 
@@ -136,11 +138,11 @@ def _chosen(connection: sa.Connection, campaign: str, period: str | None) -> tup
     query = sa.select(name, users).where(tables.sums.c.campaign == campaign).group_by(name).order_by(name)
     counts = {each: int(count) for each, count in connection.execute(query)}
     if not counts:
-        raise ValueError(f"Campaign {campaign!r} has no reports yet.")
+        raise ValueError(f"Campaign {campaign!r} has no reports yet. Wait for some.")
     listed = ", ".join(list(counts)[-8:])
     if period is None and len(counts) > 1:
         raise ValueError(f"Campaign {campaign!r} has reports of {len(counts)} periods, the last {listed}. Name one.")
     chosen = next(iter(counts)) if period is None else period
     if chosen not in counts:
-        raise ValueError(f"Campaign {campaign!r} has no reports of period {chosen!r}, but of {listed}.")
+        raise ValueError(f"Campaign {campaign!r} has no reports of period {chosen!r}. Name one that has: {listed}.")
     return chosen, counts[chosen]

@@ -137,7 +137,7 @@ class _Line:
         if self._wire.transaction_status == TransactionStatus.INERROR:
             return
         if (ended := self._checked(self._wire.exec_(b"COMMIT")).command_status) != b"COMMIT":
-            raise psycopg.OperationalError(f"The transaction ended with {ended}.")
+            raise psycopg.OperationalError(f"The transaction ended with {ended}. Send the reports again.")
 
     def _rows(self, result: Any) -> list[tuple[Any, ...]]:
         self._checked(result)
@@ -330,7 +330,7 @@ class PostgresDatabase(Database):
         """Write digests where all new ones go: filters may have been made of the rest."""
         digests = np.frombuffer(b"".join(row["digest"] for row in rows), np.uint8).reshape(-1, DIGEST_BYTES)
         if not self.add_digests(connection, digests, np.asarray([row["mark"] for row in rows], dtype=np.int64)):
-            raise ValueError("The backup holds a token or a key twice.")
+            raise ValueError("The backup holds a token or a key twice. Restore an older one.")
 
     def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Return the marks of those digests that are in the young table or in a run."""

@@ -157,7 +157,9 @@ class SqliteDatabase(Database):
         path = Path(str(self.engine.url.database))
         left = shutil.disk_usage(path.parent).free
         if left < _FREE_DISK_BYTES:
-            raise OperationalError(f"{left} bytes are left on the disk of {path}", None, OSError(errno.ENOSPC, "full"))
+            raise OperationalError(
+                f"{left} bytes are left on the disk of {path}. Make room there.", None, OSError(errno.ENOSPC, "full")
+            )
 
     def settle(self) -> None:
         """Take what waits in the log into the tree, where the order of arrival is lost, unless very much waits."""

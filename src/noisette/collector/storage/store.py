@@ -346,7 +346,7 @@ def _unknown(batch: Batch, known: dict[bytes, int], here: dict[bytes, int], refu
             detail = "This key came before with another report. Give each report a key of its own."
             refusals.append(Refusal(index, "key-reused", detail))
         elif before is not None and (before != mark or (key is not None and key_before is None)):
-            detail = f"This user has already answered in period {batch.period}."
+            detail = f"This user has already answered in period {batch.period}. Answer again in the next one."
             refusals.append(Refusal(index, "already-answered", detail))
         elif before is None and key_before is None:
             new[place] = True

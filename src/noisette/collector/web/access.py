@@ -129,7 +129,7 @@ def _of_file(path: Path) -> Any:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
         Keys(found)
     except yaml.YAMLError as error:  # its message would show a part of the file
-        raise ValueError(f"{path}: not a YAML file.") from error
+        raise ValueError(f"{path}: not a YAML file. Write a list of keys under each role.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return found

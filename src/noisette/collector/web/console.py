@@ -65,7 +65,11 @@ def add_console(app: FastAPI, service: Service) -> None:
         try:
             made = await run_in_threadpool(exchange)
         except ValueError as error:
-            raise Problem(401, "unauthorised", "This link has been used.") from error
+            raise Problem(
+                401,
+                "unauthorised",
+                "This link has been used. Start the collector again for another, or use an operator's key.",
+            ) from error
         await run_in_threadpool(service.reload)
         return Response(to_json(made), 201, media_type="application/json")
 

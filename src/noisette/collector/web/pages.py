@@ -131,7 +131,7 @@ def static(name: str, request: Request, status: int = 200) -> Response:
     """Return a file of the pages, guarded so that it loads nothing from elsewhere, and compressed where it may be."""
     kind = _TYPES.get(name.rpartition(".")[2])
     if kind is None or name not in _places():
-        raise Problem(404, "unknown-page", "There is no such page here.")
+        raise Problem(404, "unknown-page", "There is no such page here. Look at the address again.")
     headers = _GUARDS | ({"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {})
     plain, small = _contents(name)
     if not _takes_gzip(request):

@@ -82,7 +82,11 @@ class Service:
     def find(self, campaign_id: str) -> Campaign:
         """Return a campaign, or say that there is none."""
         if campaign_id not in self.roster:
-            raise Problem(404, "unknown-campaign", "There is no such campaign here.")
+            raise Problem(
+                404,
+                "unknown-campaign",
+                "There is no such campaign here. Look at the address again, or ask its operator.",
+            )
         return self.roster.campaign(campaign_id)
 
     @property
@@ -120,7 +124,11 @@ class Service:
             detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
             raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
         if own.isdisjoint(roles) and not ("viewer" in roles and self._views(own, request)):
-            raise Problem(403, "forbidden", f"This key does not have the role of {' or '.join(roles)}.")
+            raise Problem(
+                403,
+                "forbidden",
+                f"This key does not have the role of {' or '.join(roles)}. Ask an operator for one that has.",
+            )
         return name
 
     def hold_back(self, request: Request) -> None:

@@ -61,7 +61,10 @@ class NodeBudget:
         """Debit a whole run, once however often this is called; raise `BudgetExceeded` where the run costs too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
-            raise ValueError("These terms promise nothing that a budget could hold: no finite epsilon is true of them.")
+            raise ValueError(
+                "These terms promise nothing that a budget could hold: no finite epsilon is true of them. "
+                "Choose others."
+            )
         ledger = _opened(Path(self.ledger))
         relation: Relation = "replace" if self.model == "shuffled" else "any-pair"
         ledger.open_account(account, self.epsilon, self.delta, model=self.model, relation=relation)

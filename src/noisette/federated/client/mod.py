@@ -37,12 +37,14 @@ REPORT = "report"  # name of the array that holds a report
 BEFORE_LAST_STEP = "before-last-step"  # record with the weights that the last local step started from
 
 # the reasons that a server may get instead of a report; details are in the node's own log
-NOT_TRAINING = "only training is answered: other replies would tell of private data unprotected"
+NOT_TRAINING = "only training is answered, as other replies would tell of private data: evaluate on the server"
 NOT_UNDERSTOOD = "the request holds no model and terms that a client can answer: use PrivateFedAvg of the same version"
-NOT_AGREED = "the client does not accept these terms: their placement, options, or number of mixed reports"
-NOT_AFFORDED = "the client's budget does not cover these terms"
-ANSWERED = "the client has answered this round, or every round of this run that was paid for"
-NOT_READY = "the client cannot keep its budget, or its own settings are wrong"
+NOT_AGREED = (
+    "the client does not accept the placement, options or number of mixed reports: ask for those it was set up with"
+)
+NOT_AFFORDED = "the client's budget does not cover these terms: lower epsilon or the number of rounds"
+ANSWERED = "the client has answered this round, or all rounds of this run that were paid for: ask other clients"
+NOT_READY = "the client cannot keep its budget, or its settings are wrong: ask its operator to look at its log"
 NOT_SENT = "the shuffler did not take the report"
 REFUSALS = (NOT_TRAINING, NOT_UNDERSTOOD, NOT_AGREED, NOT_AFFORDED, ANSWERED, NOT_READY, NOT_SENT)
 
@@ -281,7 +283,7 @@ class _Request:
             config: dict[str, Any] = {key: value for record in records for key, value in record.items()}
             text, number = config.get(TERMS), config.get("server-round")
             if not isinstance(text, str) or not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise ValueError("The server sent no terms.")
+                raise ValueError("The server sent no terms. Use PrivateFedAvg as its strategy.")
             [record] = message.content.array_records.values()
             arrays = _named(record)
             layout = ModelLayout.of(arrays)

@@ -148,7 +148,7 @@ class DistributedPrivacy:
             seed: Any = state["rd_seed"]
             number = int.from_bytes(hashlib.sha256(b"opened" + seed).digest()[:8], "big")
             if not self._log(context, "opened").note(number, self.plan.rounds):
-                raise AlreadyDebited("The shares of this aggregation were given.")
+                raise AlreadyDebited("The shares of this aggregation were given. Begin a new round.")
 
     def _answer(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         """Debit, train, and return integers in place of the weights."""
@@ -211,7 +211,7 @@ class DistributedPrivacy:
         except Exception as error:
             raise _NotReady from error
         if not new:
-            raise AlreadyDebited("This round was answered: a second report would be a second release.")
+            raise AlreadyDebited("This round was answered. Begin a new one: a second report would be a second release.")
 
     def _limits(self, context: Context) -> tuple[Path, float, float]:
         """Return the ledger of this node and what it may spend in all: its own where it says so, else one run."""
@@ -359,7 +359,9 @@ class _Screen:
             sound = all(isinstance(share, bytes) and len(share) > 4 and len(share) % 16 == 4 for share in shares)
             good = sound and len(shares) == len(named) and _same(given[Key.NODE_ID_LIST], named)
         if not good:
-            raise ValueError(f"A reply of the stage {stage} has another form.")
+            raise ValueError(
+                f"A reply of the stage {stage} has another form. Let all clients and the server run one version."
+            )
 
 
 def _same(names: Any, others: set[int]) -> bool:

@@ -69,7 +69,10 @@ class Aggregator:
 
     def _check_sender(self, sender: Any) -> None:
         if sender is not None and sender in self.senders:
-            raise RejectedReport(f"Client {sender} has sent a report in this round already: only the first counts.")
+            raise RejectedReport(
+                f"Client {sender} has sent a report in this round already. Send one report a round: "
+                "only the first counts."
+            )
 
     def _add(self, estimate: FloatArray, sender: Any, share: float) -> None:
         """Add an estimate of one client's update."""

@@ -69,7 +69,9 @@ class History:
                 head = json.loads(stored["head"].tobytes())
                 weights = stored["weights"]
             if head["format"] != _FORMAT:
-                raise ValueError(f"its format is {head['format']}, not {_FORMAT}")
+                raise ValueError(
+                    f"its format is {head['format']}: use the version that wrote it, not that of {_FORMAT}"
+                )
         except (ValueError, KeyError, OSError, EOFError) as error:
             if isinstance(error, FileNotFoundError):
                 raise

@@ -272,7 +272,7 @@ class PrivateFedAvg(FedAvg):
             answered += 1
             try:
                 if node not in asked:
-                    raise RejectedReport("it was not asked in this round")
+                    raise RejectedReport("it was not asked in this round: leave it out")
                 self._take(reply, number, aggregator)
             except (RejectedReport, ValueError, TypeError, KeyError) as error:
                 rejected.append({"client": node, "reason": str(error)})
@@ -312,13 +312,16 @@ class PrivateFedAvg(FedAvg):
         arrays = list(reply.content.array_records.values())
         about: dict[str, Any] = dict(reply.content.config_records.get("noisette", {}))
         if len(arrays) != 1 or list(arrays[0]) != [REPORT]:
-            raise RejectedReport("it holds no private report; does the client run noisette's LocalPrivacy?")
+            raise RejectedReport("it holds no private report: add LocalPrivacy to the mods of the client app")
         if about.get("round") != number or about.get("run") != self._context:
-            raise RejectedReport(f"it belongs to round {about.get('round')} of run {about.get('run')}")
+            raise RejectedReport(f"it belongs to round {about.get('round')} of run {about.get('run')}: leave it out")
         payload = arrays[0][REPORT].numpy()
         if self.mixer is not None:
             if node in aggregator.senders:
-                raise RejectedReport(f"Client {node} has sent a report in this round already: only the first counts.")
+                raise RejectedReport(
+                    f"Client {node} has sent a report in this round already. Send one report a round: "
+                    "only the first counts."
+                )
             self.mixer.offer(node, payload, aggregator.channel, self._packets, self._context, number)
             aggregator.senders.add(node)
             return

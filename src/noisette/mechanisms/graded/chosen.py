@@ -111,7 +111,10 @@ class ChosenLevelOptimal:
         index = np.minimum(np.searchsorted(outputs, flat), outputs.size - 1)
         if not np.array_equal(outputs[index], flat):
             bad = flat[outputs[index] != flat][0]
-            raise ValueError(f"Report {bad} is outside the support of optimal-graded: {outputs.round(4).tolist()}.")
+            raise ValueError(
+                f"Report {bad} is outside the support of optimal-graded: {outputs.round(4).tolist()}. "
+                "Give reports of this very mechanism."
+            )
         counts = np.bincount(index, minlength=outputs.size)
         return Tally(flat.size, np.full(counts.size, flat.size, dtype=np.int64), counts, counts)
 

@@ -132,7 +132,8 @@ def regroup(modes: Sequence[Mode], dims: Sequence[int]) -> tuple[Any, ...]:
         else:
             raise ValueError(
                 f"Modes of sizes {[mode.size for mode in ours]} cannot become {theirs}: their noise is correlated, and "
-                f"only modes of identity covariance are split, and merged ones have {_MERGED} indices at most."
+                f"only modes of identity covariance are split, and merged ones have {_MERGED} indices at most. "
+                "Reshape the tensor before privatising it."
             )
     if any(size != 1 for size in new):
         raise ValueError(f"Expected sizes of modes above 0, got {tuple(dims)}.")

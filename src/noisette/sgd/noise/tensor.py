@@ -121,7 +121,8 @@ class TensorPerturbation(Perturbation):
             for name in given:
                 if name not in known:
                     raise ValueError(
-                        f"Unknown parameter {name!r} in {argument}; the model trains {', '.join(sorted(known))}."
+                        f"Unknown parameter {name!r} in {argument}. "
+                        f"Name one that the model trains: {', '.join(sorted(known))}."
                     )
         self._box = isinstance(clip, LInf)
         self._noises = {

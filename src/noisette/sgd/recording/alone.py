@@ -338,7 +338,7 @@ def _values(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
             raise TypeError(
                 "Call this model with tensors, in lists, tuples and dicts, beside numbers and texts that all examples "
                 f"have alike: it may take other ways for some examples, and those in a {type(leaf).__name__} cannot be "
-                "told apart."
+                "told apart. Let the loader give tensors."
             )
     return [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 

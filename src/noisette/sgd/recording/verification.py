@@ -673,7 +673,9 @@ def _loss(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Te
     outputs = list(_floats(model(*given, **named)))
     outputs += [tensor for module, name in kept(model) for tensor in _floats(module.__dict__[name])]
     if not outputs:
-        raise ValueError("The model's output has no gradient, so there is nothing to train.")
+        raise ValueError(
+            "The model's output has no gradient, so there is nothing to train. Unfreeze some parameters first."
+        )
     return torch.stack([torch.sin(tensor.as_subclass(Tensor) + 0.5).sum() for tensor in outputs]).sum()
 
 

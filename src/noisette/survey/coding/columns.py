@@ -163,7 +163,10 @@ class Columns:
             at = int(np.argmin(codes))
             bad = chosen[int(np.flatnonzero(named)[at])].as_py()
             few = _validate.few(labels, quoted=True)
-            raise ValueError(f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}.")
+            raise ValueError(
+                f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}. "
+                "Add it to the survey, or leave it out."
+            )
         many = np.bincount(owner, minlength=self.rows)
         if many.max() > most:
             row = int(np.argmax(many))
@@ -184,7 +187,10 @@ class Columns:
         held, several = self.held[name], list | tuple | set | frozenset | np.ndarray
         column = self._arrow(name)
         if pa.types.is_struct(column.type) or pa.types.is_map(column.type):
-            raise ValueError(f"{self.place(0, name)} holds {column.type}, not lists of labels.")
+            raise ValueError(
+                f"{self.place(0, name)} holds {column.type}, not lists of labels. "
+                "Give each person a list, empty for none."
+            )
         if pa.types.is_nested(column.type):
             if pa.types.is_nested(column.type.value_type):
                 place = self.place(0, name)
@@ -271,7 +277,7 @@ class Columns:
         if held.shape[1:] not in (shape, flat.shape[1:]) or flat.shape[1] != np.prod(shape):
             raise ValueError(f"{self.place(0, name)}: expected an array of shape {shape}, got {held.shape[1:]}.")
         if flat.dtype.kind not in "biuf":
-            raise ValueError(f"{self.place(0, name)} holds {flat.dtype}, not numbers.")
+            raise ValueError(f"{self.place(0, name)} holds {flat.dtype}, not numbers. Convert it to numbers first.")
         found = np.asarray(flat, dtype=np.float64).reshape(self.rows, *shape)
         self._check_finite(found, name)
         return found
@@ -381,7 +387,9 @@ def needed(questions: Sequence[Question], groups: Iterable[str], present: Iterab
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             shown = ", ".join(map(repr, sorted(known)[:_NAMED_LABELS]))
-            raise ValueError(f"{source} lacks column {name!r}.{hint} The columns are {shown or 'none'}.")
+            raise ValueError(
+                f"{source} lacks column {name!r}.{hint} Rename or add it: the columns are {shown or 'none'}."
+            )
     return wanted
 
 

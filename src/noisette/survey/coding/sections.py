@@ -111,7 +111,9 @@ class Section:
             return np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("="), copy=False)
         index = rows[..., 0]
         if not np.all((index == np.floor(index)) & (np.abs(index) < 2**31)):
-            raise ValueError(f"Report is outside the support: {self.mechanism.support}.")
+            raise ValueError(
+                f"Report is outside the support: {self.mechanism.support}. Give reports of this very survey."
+            )
         return Reports(index.astype(np.int32), np.ascontiguousarray(rows[..., 1]))
 
     @property

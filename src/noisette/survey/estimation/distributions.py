@@ -34,7 +34,10 @@ _MEAN_ALONE = (
     'Ask for want="quantiles" or "distribution".'
 )
 _NO_REPORTS = "Nothing has been reported yet."
-_NO_INTERVAL = "The reports about {name} give no interval of a quantile that holds: they are counted by level."
+_NO_INTERVAL = (
+    "The reports about {name} give no interval of a quantile that holds, since they are counted by level. "
+    "Ask with want='quantiles' for one."
+)
 _POINTS = 5  # of a bin of values
 _TRIALS = 60  # times that a confidence band is doubled until some distribution lies in it
 
