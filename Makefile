@@ -99,6 +99,7 @@ catalogue: $(VENV)/.stamp-test
 docs: $(VENV)/.stamp-test
 	$(BIN)/noisette audit --all --page docs/claims.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'open site/index.html, or with its search, which needs a server: python3 -m http.server --directory site'
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
 	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib flwr lazy-loader mpmath multi-freq-ldpy numpy opendp pure-ldp randomgen statsmodels

@@ -251,7 +251,7 @@ def _fetched(source: _DataFile) -> Path:
                 file.write(piece)
             if (found := seen.hexdigest()) != source.md5:
                 raise ValueError(
-                    f"{source.url} has checksum {found}, {source.md5} is right, so it was not kept. Fetch it again."
+                    f"{source.url} has checksum {found}, expected {source.md5}. Fetch it again: it was not kept."
                 )
     except (URLError, TimeoutError) as error:
         raise FileNotFoundError(

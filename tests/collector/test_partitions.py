@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_said(url: str, tmp_path: Path) -> None:
     for name, period, why in (
         ("other", None, "no campaign 'other' in this database. Name one that it has: commute, mood"),
         ("mood", None, "2 periods, the last 2026-01, 2026-02. Name one"),
-        ("mood", "2027-01", "no reports of period '2027-01', but of 2026-01, 2026-02"),
+        ("mood", "2027-01", "no reports of period '2027-01'. Name one that has: 2026-01, 2026-02"),
     ):
         with pytest.raises(ValueError, match=why):
             split_campaign(url, name, period=period)
@@ -166,7 +166,7 @@ def test_what_cannot_be_read_is_said(url: str, tmp_path: Path) -> None:
     for address, why in (
         (f"sqlite:///{tmp_path}/text.db", "file is not a database"),
         (f"sqlite:///{tmp_path}/empty.db", "There is no file|no such table"),
-        (f"sqlite:///{tmp_path}/new.db", "which has none"),
+        (f"sqlite:///{tmp_path}/new.db", "It has none"),
         ("sqlite://", "sqlite:///FILE or postgresql://USER@HOST/NAME"),
         ("mysql://host/name", "sqlite:///FILE or postgresql://USER@HOST/NAME"),
         ("nonsense", "sqlite:///FILE or postgresql://USER@HOST/NAME"),

@@ -176,7 +176,7 @@ def test_bars_have_intervals_or_say_that_they_have_none() -> None:
     assert "no interval holds for it" in smooth.attrs["note"]
     assert results["x"].plot().data[0].error_y.array is not None
     assert "no interval" in results["y"].plot().layout.yaxis.title.text
-    with pytest.raises(ValueError, match='need want="quantiles"'):
+    with pytest.raises(ValueError, match='ask it with want="quantiles"'):
         results["y"].share_between(0, 0.5)
     with pytest.raises(AttributeError, match=r"has no mean: take what it was asked for, quantile 0\.05"):
         _ = results["x"].mean

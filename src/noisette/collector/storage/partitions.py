@@ -128,7 +128,8 @@ def _campaign(connection: sa.Connection, name: str) -> Campaign:
     text = connection.execute(sa.select(stored.definition).where(stored.id == name)).scalar_one_or_none()
     if text is None:
         known = ", ".join(connection.execute(sa.select(stored.id).order_by(stored.id)).scalars())
-        raise ValueError(f"There is no campaign {name!r} in this database. Name one that it has: {known or 'none'}.")
+        others = f"Name one that it has: {known}." if known else "It has none: give the URL of another one."
+        raise ValueError(f"There is no campaign {name!r} in this database. {others}")
     return Campaign.from_wire(json.loads(text))
 
 
