@@ -74,9 +74,9 @@ class Batch:
     """Reports of one campaign and one period: what makes each unique, its public group, and what was sent.
 
     It is the one form of reports from the door to the sums: a body is read into it, the writer hands it on, the
-    database keeps its columns and `noisette.survey.sums` counts its rows. ``keys`` is None where the token is the key;
-    ``index`` is the place of each report in the body; ``signed`` has the whole token and the signature of each
-    report, where tokens are signed.
+    database keeps its columns and `noisette.survey.sums` counts its rows. ``keys`` is None where the token itself is
+    the key. ``index`` is the place of each report in the body. ``signed`` has each report's whole token and signature,
+    where tokens are signed.
     """
 
     campaign: Campaign

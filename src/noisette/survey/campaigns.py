@@ -57,11 +57,11 @@ class Campaign:
 
     The survey's ``epsilon`` and ``delta`` are spent by one user in one period. With ``answers="permanent"`` a device
     makes one report and sends the same one in every period, so the budget is spent once; with ``"fresh"`` every period
-    costs it again. With ``"tracked"`` answers may change, and each user reports in one of ``periods`` periods, from the
-    one that ``begins`` on: it is drawn for her, and the budget is what all her answers ever cost.
+    costs it again. With ``"tracked"`` answers may change over ``periods`` periods, the first of which is ``begins``.
+    One of them is drawn for each user, who reports in that one only, so the budget is all that her answers ever cost.
 
-    Tokens that are ``"blind"`` are signed without being seen. With ``"drawn"`` they are too, and all that is drawn for
-    a user, her period, a group, a seed or an attribute, follows from the signature, which the collector checks.
+    Tokens that are ``"blind"`` are signed without being seen. So are ``"drawn"`` ones; besides, all that is drawn for a
+    user (her period, a group, a seed or an attribute) follows from the signature, which the collector checks.
 
     ``form`` is what a person reads on its page: who asks (``by``), why (``about``), and for some of the ``questions``
     how they are asked (``ask``), in which ``unit`` and in which ``step``.
@@ -194,14 +194,14 @@ class Campaign:
         return next((PublicGroup(name, tuple(values)) for name, values in self.survey.groups.items()), None)
 
     def predict(self, users: int | None = None) -> FloatArray:
-        """Return the standard error of each quantity in a period for this many users, those hoped for by default.
+        """Return the standard error of each quantity in a period, for the campaign's target of users unless given.
 
         Where users are tracked, a period has the reports of those who drew it: they are a sample of all.
         """
         return self.survey.predict(self.users if users is None else users, self.periods)
 
     def plan(self, users: int | None = None) -> SurveyPlan:
-        """Return the plan of a period for this many users, those hoped for by default."""
+        """Return the plan of a period, for the campaign's target of users unless given."""
         from noisette.survey.plans import SurveyPlan
 
         count = self.users if users is None else _validate.integer(users, "users", low=1)
@@ -209,7 +209,7 @@ class Campaign:
 
     @property
     def wanted(self) -> int:
-        """How many reports a period is hoped to have: where users are tracked, each is in one of them."""
+        """How many reports are hoped for in a period: where users are tracked, each reports in one period only."""
         return max(1, round(self.users / self.periods))
 
     @property
@@ -222,7 +222,7 @@ class Campaign:
         return self.begins if self.answers == "tracked" else period
 
     def drawn_period(self, signature: bytes) -> str | None:
-        """Return the only period in which the user of a token reports, None where she may in each."""
+        """Return the only period in which the user of a token reports, None if she may report in every period."""
         if self.answers != "tracked":
             return None
         place = int(PublicDraws(signature, "period").integers(0, self.periods, 1)[0])

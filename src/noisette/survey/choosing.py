@@ -59,10 +59,10 @@ def choose(
 ) -> Together:
     """Return the sections of a survey with their mechanisms.
 
-    Where there are several, a person answers all of them, each with the share of the budget that its answers are of
-    all, or one that is drawn for her with the whole budget: whichever has the least predicted error, each question's
-    taken relative to what one could say without asking. ``asked`` is "auto", one name for all questions that it fits,
-    or a name for each question.
+    Where there are several, a person either answers all of them, each with a share of the budget in proportion to its
+    answers, or one that is drawn for her, with the whole budget. The way with the smaller predicted error is taken;
+    each question's error counts relative to what one could say without asking. ``asked`` is "auto", one name for all
+    questions that it fits, or a name for each question.
     """
     names = dict.fromkeys(name for item in items for name in item.asked)
     if isinstance(asked, Mapping) and set(asked) != set(names):
@@ -181,7 +181,7 @@ def _unbiased(unit: Any, budget: Allowance) -> tuple[Candidate, ...]:
 
 
 def _ready(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return the candidates that no device waits for, all of which a web page can draw by as well.
+    """Return the candidates that start at once and that the web client can sample from too.
 
     What is left out is `LpOptimal`, whose errors are at most 0.4 % below those of `SlidingHalf`, which is taken then.
     """
@@ -200,10 +200,10 @@ def bounded(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 def fairest(candidates: Sequence[Candidate]) -> Candidate:
     """Return the candidate that is never far from the best one, whatever people's numbers are like.
 
-    Formula: of each candidate the largest ratio of its variance to the least one's, over populations with beta laws
-    from one end of the range to its middle, wide and narrow; the least of these largest ratios wins. Comparing by the
-    worst value alone prefers a mechanism that is as bad for every population as for the worst one. Frequencies, which
-    do not depend on such laws, keep their order.
+    Formula: for each candidate take the ratio of its variance to the smallest variance of any candidate, and of these
+    ratios the largest over beta populations, wide and narrow, from one end of the range to its middle. The candidate
+    with the smallest such number is taken. Comparing by the worst value alone would prefer a mechanism that is as bad
+    for every population as for the worst one. Frequencies, which do not depend on such laws, keep their order.
     """
     curves = [_curve(one) for one in candidates] if len(candidates) > 1 else []
     if not curves or any(curve is None for curve in curves):
@@ -245,10 +245,10 @@ def _populations() -> Any:
 
 
 def blur(mechanism: Any) -> float:
-    """Return how badly the reports of a mechanism tell the shape of a distribution.
+    """Return how much a mechanism blurs the shape of a distribution; less is better.
 
-    Formula: of a distribution that is nearly even, sum over the first waves cos(pi k x) of the least variance with
-    which one report estimates the wave's size, the inverse of its Fisher information.
+    Formula: for a nearly even distribution, the sum, over the first waves cos(pi k x), of the least variance with which
+    one report can estimate the size of the wave: the inverse of its Fisher information.
     """
     domain: Any = mechanism.domain
     chances = chances_at(mechanism, domain.low + _PLACED * (domain.high - domain.low), bins=BINS)
@@ -261,7 +261,7 @@ def blur(mechanism: Any) -> float:
 
 
 def one_of(domain: Attributes, budget: Allowance, asked: str) -> Any:
-    """Choose for a record of which each person reports one attribute, at the whole budget."""
+    """Choose the mechanisms of a record: each person reports one attribute, at the whole budget."""
     if asked != "auto":
         raise ValueError(f"Expected mechanism='auto' for what is asked in several ways, got {asked!r}.")
     names = [
@@ -317,7 +317,7 @@ def _fewer(most: int) -> list[int]:
 
 
 def of_options(domain: Selection, budget: Allowance, asked: str, suits: Callable[[Any], bool], share: float) -> Any:
-    """Choose for several options, each of which this share of people choose, the least variance of those that suit."""
+    """Choose for several options, each chosen by this ``share``: of what suits, the mechanism of least variance."""
     if asked != "auto":
         return _built(asked, domain, budget)
     made = _buildable(domain, budget)
@@ -338,7 +338,7 @@ def _buildable(domain: Selection, budget: Allowance) -> list[Any]:
 
 
 def _selecting(domain: Selection, budget: Allowance) -> Any:
-    """Choose for several options: the least variance, but of long lists one whose reports are short if it is near."""
+    """Choose for several options: the least variance, or for long lists short reports that are nearly as good."""
     made = _buildable(domain, budget)
     least = min(one.spread[0] for one in made)
     short = [

@@ -28,7 +28,7 @@ class PublicDraws:
         self._count = 0
 
     def _number(self) -> int:
-        """Return the next number of 256 bits: a remainder of it is uniform but for 2^-190."""
+        """Return the next number of 256 bits: a remainder of it is uniform up to 2^-190."""
         self._count += 1
         return int.from_bytes(hashlib.sha256(self._start + self._count.to_bytes(8, "big")).digest(), "big")
 

@@ -21,7 +21,7 @@ def period_at(kind: str, moment: datetime | None = None) -> str:
 
 
 def periods_from(kind: str, first: str, count: int) -> tuple[str, ...]:
-    """Return the names of this many periods from a first one on.
+    """Return the names of ``count`` periods in a row, the first one included.
 
     >>> periods_from("month", "2026-11", 3)
     ('2026-11', '2026-12', '2027-01')

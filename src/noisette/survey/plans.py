@@ -37,12 +37,12 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class SurveyPlan:
-    """What a survey will tell from this many users: the standard error of every quantity in every group.
+    """What to expect of a survey with so many users: the standard error of every quantity in every group.
 
-    Errors are those about the people who answer, for the distribution of answers that is worst on average; if they
-    stand for a larger population, the scatter of such a sample comes on top, as it does in results. A verdict compares
-    an error with how far the quantity can be from what one would say without asking: "worth collecting" where the
-    error is at most half of that, "not worth collecting" where it is more.
+    Errors are about the people who answer, for the distribution of answers that is worst on average. If these people
+    are a sample of a larger population, the error of sampling comes on top, as it does in results. A verdict compares
+    an error with how far the quantity can be from a guess made without asking: "worth collecting" where the error is at
+    most half of that, "not worth collecting" where it is more.
     """
 
     survey: Survey
@@ -52,7 +52,7 @@ class SurveyPlan:
 
     @classmethod
     def of(cls, survey: Survey, users: int, shares: Mapping[str, Mapping[str, float]], periods: int = 1) -> SurveyPlan:
-        """Predict for one of so many periods, of which one is drawn for each user; ``shares`` are those of groups."""
+        """Predict one of ``periods`` periods, where one is drawn for each user; ``shares`` are those of groups."""
         if unknown := sorted(set(shares) - set(survey.groups)):
             raise ValueError(f"Expected shares of public groups, {list(survey.groups)}, got {unknown[0]!r}.")
         sizes = {ALL: float(users)}
@@ -113,7 +113,7 @@ class SurveyPlan:
         power: float = 0.8,
         spread: Mapping[str, float] | None = None,
     ) -> pd.DataFrame:
-        """Return how likely a difference between any two values of a public group is seen, and what it takes.
+        """Return how likely a difference between two values of a public group is seen, and how many people that needs.
 
         ``differences`` is a share of what each question could differ by (its signal), or for some questions the
         difference itself, in its unit. Formula: with s the standard error of the difference and z the normal quantiles

@@ -42,9 +42,10 @@ _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or 
 class Question(Topic):
     """One thing that is asked of a person.
 
-    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``words`` are
-    the fields that such a question has in a file beside its name, with the argument of the class that each gives, a
-    range giving low and high; it may have ``more``. Where the answer is optional, whether there is one is private too.
+    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``words`` maps
+    the fields that such a question has in a file, beside its name, to arguments of the class; a range gives low and
+    high. ``more`` are fields that it may have besides. Where the answer is optional, whether there is one is private
+    too.
     """
 
     plain: ClassVar[bool] = False
@@ -148,8 +149,8 @@ class Number(_OneNumber):
     ``want`` is "mean"; "distribution" for a picture of it, smoothed; "quantiles" for the median, tails and shares of
     ranges with intervals that hold; "variance" for mean and variance. ``whole`` numbers are integers. A range of dates
     or of times of day, also written as "1990-12-31" and "08:30", is one of days since 1970 or seconds since midnight,
-    and quantiles and means are shown as dates and times again. Quantiles are told by ``cells``, of which the range has
-    64 unless 16 or 256 are asked for: no interval is narrower than one.
+    and quantiles and means are shown as dates and times again. For quantiles the range is cut into ``cells``, 64 unless
+    16 or 256 are asked for; no interval is narrower than one cell.
 
     >>> Number("age", 18, 99).quantities
     ('age',)
@@ -278,7 +279,7 @@ class Number(_OneNumber):
 
 
 class _OfLabels(Question):
-    """A question of which the share of each label is estimated."""
+    """A question whose answers are labels; the share of each label is estimated."""
 
     labels: Sequence[str]
     tells: ClassVar[str] = "shares"
@@ -296,7 +297,7 @@ class _OfLabels(Question):
 
 @dataclass(frozen=True)
 class Choice(_OfLabels):
-    """One of a list of labels, of which the shares are wanted.
+    """One of a list of labels; the share of each label is estimated.
 
     >>> Choice("diet", ["none", "vegan"]).quantities
     ('diet=none', 'diet=vegan')
@@ -351,7 +352,7 @@ class Choices(_OfLabels):
     """Up to ``most`` of a list of labels, any number if it is 0; the share of each is wanted, and the mean number.
 
     An answer is a list of labels, in files also a text in which they are separated by semicolons. Where it is optional,
-    a list without labels is an answer, and None is none; in files an empty field is none.
+    an empty list is an answer and None is no answer; in files an empty field is no answer.
 
     >>> Choices("devices", ["phone", "tablet", "watch"], most=2).quantities
     ('devices=phone', 'devices=tablet', 'devices=watch')
@@ -397,7 +398,7 @@ class Choices(_OfLabels):
 
     @property
     def signal(self) -> float:
-        """How far shares can be from equal ones if everybody chose as many as may be, as root mean square."""
+        """How far shares can be from equal ones if everybody chose the most options allowed, as root mean square."""
         share = min(self.domain.most / self.domain.size, 0.5)
         return math.sqrt(share * (1 - share))
 
@@ -504,7 +505,7 @@ class Tensor(Question):
 class Graded(_OneNumber):
     """A number whose range has levels of their own sensitivity, each (low, high, budget).
 
-    What the budgets say is how the levels compare: they are scaled to what the survey spends.
+    Only the ratios of the budgets count: they are scaled to what the survey spends.
 
     >>> Graded("income", [(0, 50, 2.0), (50, 100, 1.0)]).domain
     Interval(low=0.0, high=100.0)
@@ -546,11 +547,11 @@ class Graded(_OneNumber):
 
 @dataclass(frozen=True)
 class Text(Question):
-    """A text that nobody listed, of which the most frequent ones are wanted, with their shares.
+    """A text that nobody listed beforehand; the most frequent texts are found, with their shares.
 
     A text has at most ``longest`` bytes of UTF-8 and no control characters. Spaces at its ends are taken off and it is
     brought to Unicode's normal form C; case is left alone. Where only the characters of an ``alphabet`` occur, rarer
-    texts are found. Where it is optional, the device sends a space instead of no answer, which no text is.
+    texts are found. Where it is optional, the device sends a space in place of no answer; no text is a single space.
 
     >>> Text("site", longest=24).domain
     Texts(longest=24, alphabet=None)
@@ -667,7 +668,7 @@ def _labels(values: Any, what: str) -> Labels:
 
 
 def _all_fine(values: Sequence[Any]) -> bool:
-    """Tell whether `text` takes all values, of which millions are looked at in a second."""
+    """Tell whether `text` takes all values; it looks at millions of them in a second."""
     if set(map(type, values)) != {str} or not "".join(values).isprintable():
         return False
     bounds = "\n".join(values)  # the only space that is printable is the plain one

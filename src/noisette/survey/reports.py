@@ -117,12 +117,12 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
 
 
 def _names(survey: Survey) -> list[str]:
-    """Return the columns of the sections, and of which one was drawn."""
+    """Return the columns of the sections, and the column that says which section was drawn."""
     return [name.replace("part", "section") for name in survey.row.names or ()]
 
 
 def _kind(dtype: Any) -> Any:
-    """Return the Arrow type of a section: a number, or a list of as many as a report has."""
+    """Return the Arrow type of a section: a number, or a list as long as a report."""
     import pyarrow as pa
 
     own = pa.from_numpy_dtype(dtype.base.newbyteorder("="))
@@ -154,7 +154,7 @@ class ReportsFile:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ReportsFile:
-        """Read what a file says about itself, refusing what is no file of a survey's reports."""
+        """Read a file's description of itself; refuse a file that holds no survey's reports."""
         path = Path(path)
         otherwise = "not a file of a survey's reports. Give what reports.save or survey.privatize_file wrote."
         schema, users, metadata = description(path, FORMAT, otherwise)

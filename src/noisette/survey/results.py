@@ -95,7 +95,7 @@ class SurveyAggregate:
 class Results(Mapping[str, "Answer"]):
     """Everything that reports say about a survey: ``results["age"]`` about one question, ``by`` within groups.
 
-    ``level`` is the confidence of intervals, which hold for each quantity by itself.
+    ``level`` is the confidence of intervals: each quantity's holds alone, not all of them together.
     """
 
     aggregate: SurveyAggregate
@@ -214,14 +214,14 @@ class Results(Mapping[str, "Answer"]):
         period, or another arm of an experiment, at any budget: estimates are compared, never reports), or several by
         name. Their people must not be the same.
 
-        Formula: the difference of two estimates from different people has the variance of both together; ``p_value``
-        is that of the two-sided z test of no difference. Many differences are looked at: all intervals of the table
-        hold together with probability ``level`` (Bonferroni), and ``adjusted`` are Holm's p-values, of which any below
-        0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table; ``correct`` may be "bh"
-        (Benjamini and Hochberg) or "none". To look while answers still come, give ``looks``: the shares of the
-        planned people that had answered at each look so far: p-values and intervals then hold at all looks together.
-        `attrs` says so too. Quantiles, whose estimates are not normal, have intervals and p-values of their own, which
-        hold whatever the distributions are.
+        Formula: the difference of two estimates from different people has the variance of both together; ``p_value`` is
+        that of the two-sided z test of no difference. Many differences are looked at: all intervals of the table hold
+        together with probability ``level`` (Bonferroni), and ``adjusted`` are Holm's p-values: each below 0.05 shows a
+        difference, with a chance of 0.05 for any false alarm in the whole table; ``correct`` may be "bh" (Benjamini and
+        Hochberg) or "none". To look while answers are still arriving, give ``looks``, the shares of the planned people
+        that had answered at each look so far; p-values and intervals then hold at all looks together. `attrs` says so
+        too. Quantiles, whose estimates are not normal, have intervals and p-values of their own, which hold whatever
+        the distributions are.
         """
         level = self.level if level is None else level
         if isinstance(what, str):
@@ -349,7 +349,7 @@ class Answer:
 
     @property
     def variance(self) -> float:
-        """The variance of a number of which it is wanted."""
+        """The variance of a number whose question asks for it."""
         return float(self.estimate.value[self._place("variance")])
 
     def _place(self, quantity: str) -> int:
@@ -402,10 +402,10 @@ class Answer:
     def top(self, texts: int = 20, *, level: float | None = None) -> pd.DataFrame:
         """Return the most frequent texts that were found, at most this many: text, share, low, high, std_error.
 
-        Intervals hold for each text by itself, although it was chosen for its share: they are of people who had no part
-        in choosing it, or make up for the choice. Of ten equally frequent texts the first row is too large, so for the
-        first of ten take ``level=1 - 0.05 / 10``: all ten then hold together. Texts too rare to differ from chance are
-        not shown; ``attrs["note"]`` says below which share.
+        The interval of each single text holds, although the text was chosen for its large share: it comes from people
+        who had no part in choosing it, or is corrected for the choice. All rows together are another matter: of ten
+        equally frequent texts the first row is too large. With ``level=1 - 0.05 / 10`` ten intervals hold together.
+        Texts too rare to differ from chance are not shown; ``attrs["note"]`` gives that share.
         """
         if self.question.tells != "texts":
             raise AttributeError(
@@ -416,7 +416,7 @@ class Answer:
         return top_texts(self._found(texts), self._level(level))
 
     def _found(self, texts: int = 20, apart: bool = False) -> Found:
-        """Return the texts that a search for this many finds, ``apart`` from those who measure if so."""
+        """Return up to ``texts`` frequent texts; with ``apart``, without the people who measure shares."""
         known: dict[Any, Found] = self.results._kept
         if (self.question.name, texts, apart) not in known:
             section, sums = self.results.sums.about(self.question.name)
@@ -517,7 +517,7 @@ class Answer:
         return min(max(value, least), most), least, most
 
     def histogram(self, bins: int = 20) -> pd.DataFrame:
-        """Return the share of people in each of this many bins of the range.
+        """Return the share of people in each of ``bins`` equal bins of the range.
 
         Where want="quantiles" each share has an interval that holds at any distribution. Elsewhere it is a picture,
         smoothed, without an interval, and `attrs` says so.

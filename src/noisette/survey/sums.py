@@ -1,7 +1,7 @@
-"""What reports add up to: one vector of integers, the same bits in whatever order and by whomever it was summed.
+"""What reports add up to: one vector of integers, the same bits in any order of summing.
 
-For each section what its items count, most often count, total and sum of squares of every quantity; for each number
-whose distribution can be found, how many reports fell into each bin.
+The vector holds for each section what its items count, most often count, total and sum of squares of every quantity,
+and for each number whose distribution can be found how many reports fell into each bin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST_BINS = 3  # reports of fewer kinds tell a mean and no more
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """A number that is asked by itself or in a record, and the bins that its reports are counted in.
+    """A number, asked alone or in a record, and the bins in which its reports are counted.
 
     ``place`` is that of its section, ``column`` its own among the section's items, None where it is alone.
     """

@@ -51,12 +51,12 @@ Rows = npt.NDArray[Any]  # structured: one row a user, one field a section
 class Survey:
     """Questions, and the budget that one person's answers to all of them spend.
 
-    ``groups`` are public: people state theirs openly, and everything is estimated within each. ``joint`` names pairs
-    of questions that are asked together, as one: two choices for their crosstab, a choice and a number for the means
-    within the choice, which stays private, two numbers for their correlation. ``mechanism`` is "auto", one name for all
-    questions that it fits, or a name for each question; ``report`` how many numbers and choices each person reports,
-    chosen by default. ``users`` is how many are hoped for. ``breakdown`` is an old word for joint pairs of a choice and
-    every number.
+    ``groups`` are public: people state theirs openly, and everything is estimated within each. ``joint`` names pairs of
+    questions that are asked together, as one: two choices give their crosstab, a choice and a number the means within
+    the choice (which stays private), two numbers their correlation. ``mechanism`` is "auto", one name for all questions
+    that it fits, or a name for each question; ``report`` is how many numbers and choices each person reports, chosen
+    for you by default. ``users`` is how many people are hoped for. ``breakdown`` is an old word for joint pairs of a
+    choice and every number.
 
     >>> from noisette.survey.questions import Choice, Number
     >>> survey = Survey([Number("age", 18, 99), Choice("diet", ["none", "vegan"])], epsilon=4.0)
@@ -285,10 +285,10 @@ class Survey:
         return SurveyPlan.of(self, count, shares or {})
 
     def predict(self, users: int, periods: int = 1) -> FloatArray:
-        """Return the standard error of each quantity for this many users, who report in one of so many periods each.
+        """Return the standard error of each quantity if each of ``users`` people reports in one of ``periods`` periods.
 
         It is that of the worst distribution: of the numbers, or of the choices on average, the root mean square over
-        the labels. A label that many users share has a larger error, the others then have a smaller one.
+        the labels. If many users share a label its error is larger, and those of the other labels are smaller.
         """
         return self.answering.predict(users, periods)
 
@@ -438,7 +438,7 @@ class Survey:
         return found
 
     def _drawn_rows(self, reports: Sequence[Any], found: Rows) -> Rows:
-        """Fill in reports of which each is about the section that its person drew."""
+        """Fill in reports, each about the one section that its person drew."""
         known = range(len(self.sections))
         if not all(type(one) is list and len(one) == 2 and type(one[0]) is int and one[0] in known for one in reports):
             raise ValueError(f"Expected a report to be the number of a section below {len(known)} and a report on it.")
@@ -577,7 +577,7 @@ def items_of(questions: Sequence[Question], joint: Sequence[Sequence[str]]) -> t
 
 
 def _epsilon(value: float) -> float:
-    """Return a budget of which the largest questions still get a mechanism."""
+    """Return a budget, refusing one so small that the largest questions would get no mechanism."""
     if (found := _validate.epsilon(value)) < _LEAST:
         raise ValueError(f"Expected epsilon={value!r} >= {_LEAST:g}: below, no number of people tells anything.")
     return found
@@ -706,7 +706,7 @@ def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _numeric(report: Any, depth: int) -> bool:
-    """Tell whether this is a number in this many nested lists; true and false are not numbers."""
+    """Tell whether this is a number in ``depth`` nested lists; true and false are not numbers."""
     if depth > 1:
         return type(report) is list and all(_numeric(entry, depth - 1) for entry in report)
     return type(report) is list and {*map(type, report)} <= _NUMBERS if depth else type(report) in _NUMBERS

@@ -182,7 +182,7 @@ class AdaptiveDuchi(VectorMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return what holds for the whole vector, beside what was published."""
+        """Return the guarantee for the whole vector, and the published claim."""
         claim = Claim(self.epsilon, self.delta, source=self.citation, reading=_SHUFFLED if self.as_published else "")
         return Guarantee(self.dims * self.epsilon if self.as_published else self.epsilon, self.delta, claim=claim)
 
@@ -197,7 +197,7 @@ class AdaptiveDuchi(VectorMechanism):
         return TwoPoint.build(_CANONICAL, self.weight_epsilon)
 
     def written_law(self) -> dict[str, Any] | None:
-        """Return the two numbers of every weight, all of which are answered."""
+        """Return the two possible numbers of every weight; a report has one for each weight."""
         law = self._pair.written()
         return {"kind": "sampled", "dims": self.dims, "report": self.dims, "part": law} if self.delta == 0 else None
 

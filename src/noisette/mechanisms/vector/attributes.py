@@ -207,7 +207,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
     def _cost(self, report: int) -> float:
         """Return the worst second moment of one report, averaged over attributes, divided by ``report``.
 
-        The variance of an estimate is (d/m) E[Y^2] - x^2 over n, so that is what m should make small.
+        The variance of an estimate is (d/m) E[Y^2] - x^2 over n, so the best m makes this cost least.
         """
         distinct, owner = self._build(report)
         return float(np.asarray([_second_moment(inner) for inner in distinct])[owner].mean()) / report
@@ -294,7 +294,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         return record_law([inner.written_law() for inner in self.inner_mechanisms], self.report)
 
     def table(self) -> dict[str, Any] | None:
-        """Return the tables of the distinct mechanisms and which attribute has which, if each of them has one."""
+        """Return the tables of the distinct mechanisms and which attribute uses which, None if one has no table."""
         tables = [inner.table() for inner in self.distinct]
         if None in tables:
             return None
@@ -459,7 +459,7 @@ def by_attribute(index: npt.NDArray[Any], dims: int) -> tuple[IntArray, IntArray
 
 
 def _all(table: BoolArray) -> BoolArray:
-    """Tell which rows are true everywhere; few columns are taken one by one, as numpy is slow on short rows."""
+    """Tell which rows are true everywhere; a few columns are read one by one, since numpy is slow on short rows."""
     if table.shape[1] > _COLUMNS_ONE_BY_ONE:
         return np.asarray(table.all(axis=1))
     found = np.ones(len(table), dtype=bool)

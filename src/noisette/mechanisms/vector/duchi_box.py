@@ -271,7 +271,7 @@ class DuchiBox(VectorMechanism):
             yield self._cells(differing, complete=not self._ties_twice or self.dims <= _COMPARED)
 
     def _cells(self, differing: int, *, complete: bool) -> Cells:
-        """Return the cells of a corner and one that differs from it in this many signs."""
+        """Return the cells of two corners, ``differing`` of whose signs are not the same."""
         agreeing = self.dims - differing
         ones = np.arange(differing + 1)[:, None], np.arange(agreeing + 1)
         log_count = sum(

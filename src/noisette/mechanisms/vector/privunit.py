@@ -188,7 +188,7 @@ class CapMechanism(VectorMechanism):
             reports[row, columns] = self._exactly(rows[row], float(lift[row]), drawn.row(row), columns)
 
     def _exactly(self, values: FloatArray, lift: float, drawn: ExactRow, columns: list[int]) -> FloatArray:
-        """Return some entries of a report, with as many digits of what was drawn as it takes."""
+        """Return some entries of a report, with further digits of what was drawn until their rounding is certain."""
         vector = [*values.tolist(), *([lift] if self._lifted else [])]
         codes = drawn.floors(vector, columns, self._scale, self._gain_within)
         return np.asarray(codes, dtype=float) * self._step
@@ -325,9 +325,9 @@ class PrivUnit(CapMechanism):
     on the cap. The report is u/m, m = c(E-1)/(1+q(E-1)), and g makes m largest, which is where g = m.
     q = I_{1-g^2}((d-1)/2, 1/2)/2, c = (1-g^2)^((d-1)/2) / ((d-1) B(1/2, (d-1)/2)).
 
-    *Guarantee*: epsilon-LDP for the whole vector, to the last bit. The entries of u are real numbers, of which as many
-    digits are drawn as it takes to round u/m to a public lattice of 2^-16 of the noise; p follows from a proved lower
-    limit of q. So a report is a function of a real vector of exactly this law.
+    *Guarantee*: epsilon-LDP for the whole vector, to the last bit. The entries of u are real numbers whose digits are
+    drawn until the rounding of u/m to a public lattice, of steps of 2^-16 of the noise, is certain; p follows from a
+    proved lower limit of q. So a report is a function of a real vector of exactly this law.
     *Utility*: unbiased; E||error||^2 = 1/m^2 - 1, the least of any unbiased epsilon-LDP report of a unit vector, as
     Asi, Feldman and Talwar prove; however large epsilon, errors stay above some 2^-10 of the radius. For a box, Sampled
     with Duchi is better below epsilon 1.5 to 1.9. ``domain=L2Ball(d, r)`` takes vectors of any length up to r.
@@ -372,7 +372,7 @@ class PrivUnit(CapMechanism):
         return (context.mpf(0) if self._ambient == 1 else context.sqrt(rest / across)), plain
 
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
-        """Average over both signs of the hidden coordinate, of which the length of the report tells the size alone."""
+        """Average over both signs of the hidden coordinate: the report's length shows its size and not its sign."""
         if not self._lifted:
             return self._log_weight(reach)
         hidden = lift * np.sqrt(np.maximum(1 - np.einsum("...i,...i->...", report, report), 0.0))

@@ -422,7 +422,7 @@ def part_of(budget: float, share: Fraction) -> float:
 
 
 def total_of(budgets: Iterable[float], times: int = 1) -> float:
-    """Return the sum of budgets, this many times, rounded up.
+    """Return ``times`` times the sum of budgets, rounded up.
 
     >>> total_of([0.1] * 10), total_of([0.1], 10)
     (1.0000000000000002, 1.0000000000000002)

@@ -31,7 +31,7 @@ class ChosenNumber(Topic):
 
     @cached_property
     def domain(self) -> Interval:
-        """From none to as many as may be chosen."""
+        """From 0 to the most options that may be chosen."""
         return Interval(0, self.most)
 
     @property
@@ -96,7 +96,7 @@ class OptionalChoices(Item):
 
     @property
     def _share(self) -> float:
-        """The share of people who choose an option, if most answer, and choose as many as they may, or half of all."""
+        """The share of people who choose an option, if most answer and choose the most they may, or half of all."""
         return ANSWER * min(self.question.most / len(self.question.labels), 0.5)
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -121,7 +121,7 @@ class OptionalChoices(Item):
         return replace(share, names=own.quantities), rates, replace(many, names=chosen.quantities)
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
-        """Return the errors where most people answer, and choose as many as they may, or half of all."""
+        """Return the errors if most people answer and choose the most options they may, or half of all."""
         shares = np.append(np.full(self.domain.size - 1, self._share), 1 - ANSWER)
         found = self.read(mechanism, expected_selections(mechanism, shares), None)
         return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(PLANNED / users))

@@ -31,7 +31,7 @@ MOST_PAIRS = 1 << 14  # of labels and options
 
 @dataclass(frozen=True)
 class ChosenPairs(PairItem):
-    """What a person chose of a list, in pairs with what ``first`` says of her.
+    """The options that a person chose of a list, each paired with her answer to ``first``.
 
     ``first`` has rows: the labels of a choice, the options of other several choices, or the two ends of the range of a
     number to which it is rounded. Pairs are numbered row by row; last in each row stands the pair with any option, and
@@ -57,7 +57,7 @@ class ChosenPairs(PairItem):
 
     @cached_property
     def domain(self) -> Selection:
-        """The pairs, but for the last one, any with any, where there is one: it says nothing."""
+        """All pairs except "any with any", which says nothing and comes last where it exists."""
         most = (self.first.domain.most + 1 if self._several else 1) * (self.second.domain.most + 1)
         return Selection(self._rows * self._columns - self._several, most - self._several)
 
@@ -153,7 +153,7 @@ class _Table:
         return low[own], high[own]
 
     def _cells(self, own: IntArray) -> CellShares:
-        """Return pairs of which a person has one at most."""
+        """Return the shares of pairs that exclude each other: a person has at most one of them."""
         value, variance = self.found.value[own], self.found.std_error[own] ** 2
         return CellShares(self.users, value, variance, *self.covariances, self.supports)
 
@@ -190,7 +190,7 @@ class _Table:
         return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **stated)
 
     def bounded_sum(self, own: IntArray, one: Topic) -> Estimate:
-        """Return a sum over pairs of which a person may have several; its error is at most the sum of theirs."""
+        """Return a sum over pairs that a person may have several of; its error is at most the sum of their errors."""
         value, error = (array[own].sum(keepdims=True) for array in (self.found.value, self.found.std_error))
         low, high = self.supports.ends(np.ones((1, own.size)))
         stated: dict[str, Any] = {"names": one.quantities, "ends": (low, high)}

@@ -1,8 +1,9 @@
 """What is really asked of a person: an item codes answers into what a mechanism takes, and reads sums of reports back.
 
 Most questions are asked as they are. Others are coded first: several answers into one cell of all their combinations, a
-number into one of two signs, a value into one level of a hierarchy. Whoever carries reports, in a file, over HTTP or in
-a database, knows nothing of that: there is a mechanism, a row of numbers, and a vector of integers that adds up.
+number into one of two signs, a value into one level of a hierarchy. Code that carries reports in a file, over HTTP or
+in a database needs to know nothing of this: it sees a mechanism, a row of numbers, and a vector of integers that adds
+up.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ Answers = Mapping[str, npt.NDArray[Any]]  # of each question by its name, coded,
 class Item(ABC):
     """One thing that is asked through a mechanism.
 
-    ``questions`` are what is read from it. Items that are ``plain``, a number or a category, are
-    sampled and planned together in one record; each other one is a section by itself. What reports add up to is, for
-    each of the mechanism's quantities, count, total and sum of squares, unless ``counted`` is False: then the item has
-    ``size`` sums of its own, made by ``tally``.
+    ``questions`` are what is read from it. Items that are ``plain``, a number or a category, are sampled and planned
+    together in one record; every other item is a section of its own. Reports add up to a count, a total and a sum of
+    squares for each of the mechanism's quantities, unless ``counted`` is False: then the item has ``size`` sums of its
+    own, made by ``tally``.
     """
 
     questions: tuple[Topic, ...]
@@ -105,8 +106,8 @@ class Item(ABC):
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return an estimate for each of the questions.
 
-        ``sums`` has rows of counts, totals and squares, and ``made`` is what the mechanism's own estimate is, enhanced
-        where that was asked for; where the item counts by itself they are its own sums, and None.
+        ``sums`` has rows of counts, totals and squares, and ``made`` is the mechanism's own estimate, enhanced if that
+        was asked for. An item with sums of its own gets these, and None for ``made``.
         """
 
     @property
@@ -131,7 +132,7 @@ class Item(ABC):
 
     @property
     def weight(self) -> int:
-        """How many answers of a person it holds: it gets the share of the people, or of the budget, that they are."""
+        """How many answers of a person it holds; its share of the people, or of the budget, is in proportion."""
         return len(self.asked)
 
     @property
@@ -168,11 +169,11 @@ class Item(ABC):
         return np.stack([made.count, made.total, made.squares]).ravel()
 
     def planned_name(self, mechanism: Any, users: int, quantity: str) -> str:
-        """Return the name of a quantity in a plan for this many users who answer this item."""
+        """Return what a plan calls a quantity when ``users`` people answer this item."""
         return quantity
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
-        """Return the standard error of each quantity of the questions, for this many users who answer this item."""
+        """Return the standard error of each quantity of the questions, if ``users`` people answer this item."""
         from noisette.prediction import deviation
 
         std = np.asarray(deviation(mechanism, users=users).std, dtype=np.float64)

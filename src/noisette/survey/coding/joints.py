@@ -150,7 +150,7 @@ class Coded(Item):
         return covarying(mechanism)
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
-        """Return the errors that the expected sums of very many people have, scaled to this many."""
+        """Return the errors of the expected sums of very many people, scaled to ``users``."""
         found = self.read(mechanism, expected(mechanism, self.shares), None)
         return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(PLANNED / users))
 
@@ -316,8 +316,8 @@ def answered(cells: CellShares, rate: Topic) -> Estimate:
 class Correlated(PairItem):
     """Two numbers: some people report the cell of both rounded to ends of their ranges, others a square.
 
-    In units of half its range about the middle, a person's numbers are u and v. The cells tell the means of u, v and
-    u v; one third of the people each report the cell, u^2 and v^2.
+    In units of half its range about the middle, a person's numbers are u and v. The means of u, v and u v follow from
+    the cells. One third of the people report the cell, one third u^2 and one third v^2.
     """
 
     questions: tuple[Topic, ...]
@@ -326,7 +326,7 @@ class Correlated(PairItem):
 
     @cached_property
     def domain(self) -> Any:
-        """A cell and two squares, one of which is reported."""
+        """A cell and two squares; a person reports one of the three."""
         return Attributes((4, Interval(0, 1), Interval(0, 1)), names=("cell", "first", "second"))
 
     @property
@@ -342,7 +342,7 @@ class Correlated(PairItem):
         return np.stack([2.0 * above + right, *(np.clip(one, 0, 1) for one in squares)], axis=-1)
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
-        """Return the mechanisms of least error, of which a person answers through one."""
+        """Return the mechanisms of least error; each person answers through one of them."""
         from noisette.survey.choosing import one_of
 
         return one_of(self.domain, budget, asked)
@@ -370,9 +370,9 @@ class Correlated(PairItem):
     ) -> tuple[Estimate, ...]:
         """Return the estimates from the cells, and the mean squares with their variances.
 
-        Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, of which the noise of the products is taken off,
-        the correlation is c / sqrt(s_u s_v); errors by the delta method. Where a variance s is not three standard
-        errors above zero no correlation is stated, but its interval is, see `CorrelationEstimate`.
+        Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, both corrected for the noise that products of
+        estimates have, the correlation is c / sqrt(s_u s_v); errors by the delta method. Where a variance s is not
+        three standard errors above zero no correlation is stated, but its interval is, see `CorrelationEstimate`.
         """
         above, right = np.asarray([-1.0, -1, 1, 1]), np.asarray([-1.0, 1, -1, 1])
         u, v, uv = cells.sums(_rows(above, right, above * right))

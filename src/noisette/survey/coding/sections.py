@@ -1,6 +1,6 @@
 """Sections of a survey: the items that one mechanism answers together, and the reports about them.
 
-All numbers and categories are one section, a record; each other item is one by itself.
+All numbers and categories form one section, a record; every other item is a section of its own.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Section:
         return self._layout[1]
 
     def draw(self, users: int, rng: Any) -> IntArray | None:
-        """Draw what is public of this many reports; None where nothing is."""
+        """Draw the public part of the reports of ``users`` people; None where reports have no public part."""
         return self.mechanism.draw(users, rng) if isinstance(self.mechanism, PubliclyDrawn) else None
 
     def privatize(self, answers: Answers, *, rng: Rng = None, drawn: IntArray | None = None) -> npt.NDArray[Any]:
@@ -165,7 +165,7 @@ class Section:
         return found
 
     def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for this many users who answer the section."""
+        """Return the standard error of each quantity if ``users`` people answer the section."""
         from noisette.prediction import deviation, share_error
 
         share = self.mechanism.report / self.mechanism.dims if len(self.items) > 1 else 1.0
@@ -244,10 +244,10 @@ class Together:
         return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
 
     def predict(self, users: int, periods: int = 1) -> FloatArray:
-        """Return the standard error of each quantity for this many users, who answer in one of so many periods each.
+        """Return the standard error of each quantity if each of ``users`` people answers in one of the ``periods``.
 
-        Where one section or period is drawn, fewer people answer each, and who they are adds the scatter of a sample:
-        its variance is taken to be at most the square of the question's ``signal``.
+        Where one section or period is drawn for each person, fewer people answer each, and a sample of people adds its
+        own scatter: its variance is taken to be at most the square of the question's ``signal``.
         """
         if not self.draw and periods == 1:
             return np.concatenate([own.predict(users) for own in self.sections])
@@ -260,7 +260,7 @@ class Together:
         return np.concatenate(found)
 
     def planned_name(self, question: Topic, quantity: str, users: int) -> str:
-        """Return what a plan for this many users calls a quantity."""
+        """Return what a plan for ``users`` people calls a quantity."""
         for place, own in enumerate(self.sections):
             for item in own.items:
                 if question in item.questions and len(own.items) == 1:
@@ -274,7 +274,7 @@ class Together:
 
 
 def grouped(items: Sequence[Item]) -> list[tuple[Item, ...]]:
-    """Return the items that share a mechanism: all plain ones first, then each other one by itself."""
+    """Return the items that share a mechanism: all plain ones together and first, then every other one alone."""
     plain = tuple(one for one in items if one.plain)
     return ([plain] if plain else []) + [(one,) for one in items if not one.plain]
 

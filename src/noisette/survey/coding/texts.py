@@ -62,7 +62,7 @@ class TextItem(Direct):
         return (Estimate(np.asarray([np.nan]), error, np.asarray([users]), names=self.question.quantities),)
 
     def found(self, mechanism: Any, sums: IntArray, texts: int, *, apart: bool = False) -> Found:
-        """Return the texts that a search for this many finds, ``apart`` from those who measure if so."""
+        """Return up to ``texts`` frequent texts; with ``apart``, without the people who measure shares."""
         return search(mechanism, sums, texts, apart=apart)
 
     def measured(self, mechanism: Any, sums: IntArray, texts: Sequence[str]) -> Estimate:
@@ -88,9 +88,9 @@ class TextItem(Direct):
 class OptionalText(TextItem):
     """A text that may be left out: a space is sent in place of no answer.
 
-    Formula: a share among those who answered is f / R, f the text's share of all reports and R the response rate, of
-    which all reports tell. Of n reports both have the covariance f (1 - R) / n: that of two shares that exclude each
-    other, turned around.
+    Formula: a share among those who answered is f / R, f the text's share of all reports and R the response rate, which
+    all reports estimate. From n reports the two have the covariance f (1 - R) / n: the opposite of that of f and 1 - R,
+    which exclude each other.
     """
 
     @property
@@ -118,7 +118,7 @@ class OptionalText(TextItem):
         return replace(silent, value=1 - silent.value, ends=(1 - high, 1 - low), names=names)
 
     def found(self, mechanism: Any, sums: IntArray, texts: int, *, apart: bool = False) -> Found:
-        """Return what is found but for no answer, with shares among those who answered."""
+        """Return what was found, without "no answer", as shares among the people who answered."""
         most = _validate.integer(texts, "texts", low=1, high=MOST_TEXTS)
         made = search(mechanism, sums, min(most + 1, MOST_TEXTS), apart=apart)
         own: Texts = self.question.domain

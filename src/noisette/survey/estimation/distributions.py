@@ -44,7 +44,7 @@ _TRIALS = 60  # times that a confidence band is doubled until some distribution 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """A distribution in bins: how many reports there are of each kind, and the shares of the bins that they tell."""
+    """A distribution in bins: how many reports there are of each kind, and the shares of the bins that follow."""
 
     question: Topic
     edges: FloatArray
@@ -59,12 +59,12 @@ class Shape:
     def quantile_interval(self, chance: float, level: float) -> tuple[float, float]:
         """Return an interval that holds the quantile with probability ``level`` at least, whatever the distribution.
 
-        Formula: with probability level the distribution function of the reports lies everywhere within
-        d = sqrt(log(2 / (1 - level)) / (2 n)) of what was seen (Massart 1990). Of all distributions of true values
-        that allow this, linear programs find the extreme shares below each end of a bin, a value within a bin doing to
-        reports whatever one of several points of the bin does. Larger values make larger reports, so that the ends of
-        a bin are the extremes, but for mechanisms made of tables. No smoothness is assumed, so the interval is wide:
-        smooth distributions are known better.
+        Formula: with probability level the distribution function of the reports lies everywhere within d = sqrt(log(2 /
+        (1 - level)) / (2 n)) of what was seen (Massart 1990). Of all distributions of true values that allow this,
+        linear programs find the extreme shares below each end of a bin; a value within a bin is taken to have the
+        reports of one of several points of the bin. Larger values make larger reports, so the ends of a bin are the
+        extremes, except for mechanisms made of tables. No smoothness is assumed, so the interval is wider than a smooth
+        distribution needs.
         """
         if self.binned is None or self.binned.edges is None:
             raise ValueError(_NO_INTERVAL.format(name=repr(self.question.name)))
@@ -120,7 +120,7 @@ class _Bounds:
 
 
 def shape_of(sums: Sums, question: Topic) -> Shape | str:
-    """Return the distribution of a number, or why the reports tell none."""
+    """Return the distribution of a number, or why it cannot be estimated from the reports."""
     if sums.users == 0:
         return _NO_REPORTS
     if question.kind == "graded":
@@ -145,7 +145,7 @@ def shape_of(sums: Sums, question: Topic) -> Shape | str:
 
 
 def _graded(sums: Sums, question: Topic) -> Shape:
-    """Return the most likely distribution over the levels, drawn as flat as it may be within each."""
+    """Return the most likely distribution over the levels, as flat as possible within each level."""
     section, own = sums.about(question.name)
     aggregate = section.aggregate(own, sums.users)
 
@@ -222,7 +222,7 @@ def mechanisms(survey: Survey) -> dict[str, str]:
 
 
 def _described(shape: Shape) -> dict[str, Any]:
-    """Return a distribution and its quantiles. It is smoothed: an interval would hold for smooth people alone."""
+    """Return a distribution, smoothed, and its quantiles: an interval would hold for smooth distributions only."""
     values = quantiles(shape.edges, shape.shares(), QUANTILES)
     rows = zip(QUANTILES, values, strict=True)
     return {

@@ -75,7 +75,7 @@ class CellLevels(Item):
 
     @cached_property
     def domain(self) -> Any:
-        """A cell at each level, of which one is reported."""
+        """A cell at each level; a person reports the cell of one level."""
         sizes = tree(self.edges.size - 1)
         return Attributes(sizes, names=tuple(f"{size} cells" for size in sizes))
 
@@ -238,7 +238,7 @@ class CdfEstimate(Estimate):
     def again(
         self, spread: FloatArray, users: int, parts: tuple[CdfEstimate, ...], weights: FloatArray, scatter: FloatArray
     ) -> CdfEstimate:
-        """Return the same quantiles of a mixture of distributions, of which each part has a weight."""
+        """Return the same quantiles of a weighted mixture of distributions."""
         count = np.full(len(QUANTILES), users, dtype=np.int64)
         cdf = weights @ np.stack([one.cdf for one in parts])
         stated: dict[str, Any] = {"parts": parts, "weights": weights, "scatter": scatter, "reach": None}
@@ -286,7 +286,7 @@ class CdfEstimate(Estimate):
 
     @cached_property
     def rising(self) -> FloatArray:
-        """The distribution function, rearranged so that it rises: that is never farther from the truth."""
+        """The distribution function, rearranged so that it rises, which never moves it away from the truth."""
         return np.sort(np.clip(self.cdf, 0, 1))
 
     def quantile(self, chance: float) -> float:
@@ -336,7 +336,7 @@ class CdfEstimate(Estimate):
         return np.asarray(found)
 
     def quantile_cells(self, chance: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the ends of all cells, and by how many standard errors what was seen speaks against each of them."""
+        """Return the ends of all cells, and by how many standard errors the reports contradict each cell."""
         score = touching(self.band, self.cdf, self.error, np.full(self.cdf.shape, chance))
         above, below = np.where(self.cdf > chance, score, 0.0)[:-1], np.where(self.cdf < chance, score, 0.0)[1:]
         last = self.edges[1:] - (1 if self.whole else 0)
@@ -344,7 +344,7 @@ class CdfEstimate(Estimate):
         return low, high, np.maximum(above, below)
 
     def bins(self, count: int) -> FloatArray:
-        """Return the ends of this many bins of the range; bins of whole numbers are made of whole cells."""
+        """Return the ends of ``count`` bins of the range; bins of whole numbers are made of whole cells."""
         if not self.whole:
             return np.linspace(float(self.edges[0]), float(self.edges[-1]), count + 1)
         beyond = float(self.high) + 1  # type: ignore[arg-type]  # set in `of`
@@ -355,8 +355,8 @@ class CdfEstimate(Estimate):
     def between(self, low: float, high: float, level: float) -> tuple[float, float, float]:
         """Return the share of people from one value up to another, which is left out, and an interval that holds.
 
-        At ends of cells it is that of the estimate; elsewhere the cells that are cut are left out of its lower end and
-        counted whole in its upper one, so that nothing is assumed about people within a cell.
+        Between ends of cells the interval is that of the estimate. A cell that is cut is left out of the lower end and
+        counted whole in the upper one, so that nothing is assumed about people within a cell.
         """
         if not low < high:
             raise ValueError(f"Expected low={low!r} < high={high!r}.")
@@ -433,7 +433,7 @@ class SpreadEstimate(BoundedEstimate):
 
 @dataclass(frozen=True)
 class Spread(Item):
-    """A number of which mean and variance are wanted: some people report it, the others its square.
+    """A number of which mean and variance are wanted: some people report the number, the others its square.
 
     In units of half the range about its middle the number is u: one half of the people report u, one half u^2.
     """
@@ -465,7 +465,7 @@ class Spread(Item):
         return np.stack([unit, unit**2], axis=-1)
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
-        """Return the mechanisms of least error, of which a person answers through one."""
+        """Return the mechanisms of least error; each person answers through one of them."""
         from noisette.survey.choosing import one_of
 
         return one_of(self.domain, budget, asked)
@@ -478,7 +478,7 @@ class Spread(Item):
         return (self._told(found.value, found.std_error**2, sums[0], found),)
 
     def _told(self, mean: FloatArray, variance: FloatArray, count: IntArray, made: Estimate | None = None) -> Estimate:
-        """Formula: E[u^2] - E[u]^2 of which the noise of the square is taken off; errors by the delta method."""
+        """Formula: E[u^2] - E[u]^2, corrected for the noise in the squared mean; errors by the delta method."""
         half, number = self._half, self.number
         spread = mean[1] - (mean[0] ** 2 - variance[0]) if math.isfinite(variance[0]) else math.nan
         with np.errstate(invalid="ignore"):

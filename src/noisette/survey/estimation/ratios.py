@@ -38,7 +38,7 @@ class Supports:
     def ends(self, weights: FloatArray, many: Any = 1) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest that a report says of weighted sums of the cells.
 
-        The last axis of the weights runs over the cells, or over kinds of them of which there are so ``many`` each.
+        The last axis of the weights runs over the cells, or over kinds of cells; ``many`` is the number of each kind.
         """
         numbers = np.broadcast_to(np.asarray(many, dtype=np.float64), weights.shape)
         base = self.offset * np.sum(weights * numbers, axis=-1)
@@ -127,7 +127,7 @@ class CellShares:
     ) -> RatioEstimate:
         """Return ratios of weighted sums as an estimate; its standard errors are those of the delta method.
 
-        All rows of weights are alike but for the order of the cells.
+        All rows of weights hold the same numbers, in different orders of the cells.
         """
         over, under = self.sums(top), self.sums(bottom)
         spread = np.stack([self.covariance(top, top), self.covariance(top, bottom), self.covariance(bottom, bottom)])
@@ -203,8 +203,8 @@ class Contrast:
 class RatioEstimate(Estimate):
     """Ratios of estimates that vary together, with Fieller's interval, cut to the range that they may have.
 
-    Formula: all m for which zero is in the interval of numerator - m denominator: that of a mean of reports which say
-    no more than ``said`` allows, or of a sum over ``parts``, or else a normal one. Where the denominator is far
+    Formula: all m for which zero is in the interval of numerator - m denominator. That interval is one of a mean of
+    reports bounded as ``said`` states, or of a sum over ``parts``, or else a normal one. Where the denominator is far
     from zero that is the delta method's interval, and where it is not it is the whole range (Fieller 1954).
     """
 
@@ -295,7 +295,7 @@ class RatioEstimate(Estimate):
 
 @dataclass(frozen=True)
 class BoundedEstimate(Estimate):
-    """Quantities whose intervals are cut to the range that they have, and are all of it where nothing is known."""
+    """Quantities whose intervals are cut to their range; where nothing is known the interval is the whole range."""
 
     def ends_at(self, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends, within the range."""

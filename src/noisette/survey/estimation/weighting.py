@@ -162,7 +162,7 @@ def _by_cells(results: WeightedResults) -> dict[str, Estimate]:
 
 
 def combined(parts: Sequence[Estimate], weights: FloatArray, people: FloatArray, design: FloatArray) -> Estimate:
-    """Return the estimate about a population of which each part, a cell of public groups, has a known weight.
+    """Return the estimate about a population whose parts, cells of public groups, have known weights.
 
     Formula: sum of W_c m_c; its variance is the sum of W_c^2 (s_c^2 + e_c^2 / n_c), where e_c is what the margins do
     not explain of m_c: how many people fall into a cell varies, and matters where cells of one margin differ.
@@ -210,7 +210,7 @@ def combined(parts: Sequence[Estimate], weights: FloatArray, people: FloatArray,
 
 @dataclass(frozen=True)
 class MixedEstimate(Estimate):
-    """Estimates about a population of which each part, whose people are different ones, has a weight."""
+    """Estimates about a population made of weighted parts that have no person in common."""
 
     parts: tuple[Estimate, ...] = ()
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))

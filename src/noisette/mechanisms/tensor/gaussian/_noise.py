@@ -118,9 +118,9 @@ class TensorNoise(TensorReports, EventDeclared):
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
         """Return one report for each person's tensor, as an array or a torch tensor like ``x``.
 
-        ``out`` takes the reports, and may be ``x`` itself or a memory map. No more than a block is held in memory
-        besides, or some slices of a tensor that is not float64 and has covariances along its first and last modes. Only
-        a symmetry needs a float64 copy of such a tensor.
+        ``out`` takes the reports, and may be ``x`` itself or a memory map. Besides the reports one block is held in
+        memory. Of a tensor that is not float64 and has covariances along its first and last modes it is some slices, or
+        with a symmetry a float64 copy.
         """
         return self._answer(_validate.people(x, self.domain.dims), clip=clip, out=out, rng=rng)
 

@@ -103,10 +103,7 @@ def _words_of_row(row: npt.NDArray[Any]) -> int:
 
 
 def _packed(rows: Sequence[npt.NDArray[Any]]) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the rows, short ones together, as many as a block has, and some blocks of a long one at a time.
-
-    So many numbers, with their words, stay in a cache.
-    """
+    """Yield parts that stay in a cache with their random words: short rows together, long rows in blocks."""
     found: list[npt.NDArray[Any]] = []
     room = BLOCK
     for row in rows:
@@ -130,7 +127,7 @@ _own = threading.local()
 
 
 def _room() -> tuple[Words, npt.NDArray[np.uint8], npt.NDArray[np.int64], Words]:
-    """Return this thread's own memory, for draws that are left open and for words; to ask for it takes long."""
+    """Return memory that this thread keeps, for open draws and for random words: new memory each time is slow."""
     if not hasattr(_own, "room"):
         _own.room = (
             np.empty((_AT_A_TIME, BLOCK + 1, 4), dtype=np.uint64),

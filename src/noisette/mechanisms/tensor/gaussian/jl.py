@@ -180,7 +180,7 @@ class JohnsonLindenstrauss(BaseMechanism):
 
     @property
     def _usual_projections(self) -> int:
-        """64 times as many as it takes for the error that is due to the data to equal that of Gaussian noise."""
+        """64 times the number at which the random projections err as much as Gaussian noise would."""
         rows, columns = self.domain.dims
         balanced = 2 * (rows * gaussian_mu(self.epsilon, self.delta) / columns) ** 2
         return math.ceil(min(max(64 * balanced, columns, 64.0), _MOST_PROJECTIONS))
@@ -325,8 +325,8 @@ class JohnsonLindenstrauss(BaseMechanism):
 
         Only that part of a report depends on the row; it is a multiple of a chi-square variable with the row and
         without it. A row of the largest leverage is the worst: in an exponential family, the farther apart two
-        parameters are, the easier they are to distinguish. A shorter row, or a table with more in its direction, has
-        less leverage.
+        parameters are, the easier they are to distinguish. A shorter row has less leverage, and so has a row in whose
+        direction the rest of the table is larger.
         """
         inputs, _ = self.witnesses()
         leverage = self.domain.radius**2 / (self.domain.radius**2 + self.ridge)

@@ -205,7 +205,7 @@ class TensorGaussian(TensorNoise):
 
     @cached_property
     def _reach(self) -> tuple[float, float]:
-        """Return the whitened distance with what float64 adds, and what rounding to the lattice adds, for s = 1."""
+        """Return bounds for s = 1: the whitened distance with float64's errors, and the lattice's rounding."""
         operations = 8 + sum(mode.size + 4 for mode in self.modes if mode.full)
         norms = math.prod(mode.rounding for mode in self.modes)
         error = 2 * operations * 2.0**-53 * norms * (self._radius + abs(self._middle) * math.sqrt(self.size))
@@ -243,7 +243,7 @@ class TensorGaussian(TensorNoise):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Return what holds for the declared neighbours, beside what was published."""
+        """Return the guarantee for the declared neighbours, and the published claim."""
         relation = self.neighbours
         true = self.epsilon if self.calibration == "exact" else gaussian_epsilon(self.mu, self.delta)
         source, beyond = _SOURCES[self.calibration], self.calibration == "classical" and self.epsilon >= 1
@@ -263,7 +263,7 @@ class TensorGaussian(TensorNoise):
         return self.sigma**2 * math.prod(mode.weighted(w) for mode, w in zip(self.modes, spaces, strict=True))
 
     def explain(self) -> str:
-        """Say in plain words what is protected, how much noise it takes, and what directions can do."""
+        """Say in plain words what is protected, how much noise that needs, and what directions can gain."""
         bound, attained = self.sensitivity
         lines = [
             f"{self.guarantee}.",

@@ -169,7 +169,7 @@ def _least_sigma(request: Request, start: float) -> float:
 
 
 def _at(request: Request, plain: Law, scale: float, fallback: NoiseChoice) -> NoiseChoice:
-    """Return the choice at noise of this many times the plain scale, or the fallback where none meets the budget."""
+    """Return the choice at noise ``scale`` times the plain one, or the fallback if that breaks the budget."""
     law: Law
     if isinstance(plain, KeptLaplace):
         law = KeptLaplace(max(plain.rate / scale, _LEAST_RATE), plain.steps)

@@ -97,7 +97,7 @@ class Proposal(ABC):
         return every
 
     def _kept(self, uniform: Digits, height: Digits) -> bool:
-        """Decide with as many digits as it takes."""
+        """Decide, drawing further digits until the decision is certain."""
         for precision in precisions():
             for number in (uniform, height):
                 number.reach(precision - 64)

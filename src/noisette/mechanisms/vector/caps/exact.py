@@ -1,4 +1,4 @@
-"""Entries of a report near the edge of a lattice cell, computed with as many digits as it takes."""
+"""Entries of a report near the edge of a lattice cell, with further digits until the cell is certain."""
 
 from __future__ import annotations
 
