@@ -399,7 +399,7 @@ def choose(rng: np.random.Generator, users: int, dims: int, count: int) -> npt.N
 def best_report(dims: int, build: Callable[[int], ScalarMechanism]) -> int:
     """Return the number of dimensions to report: the m of least worst-case second moment of a report, divided by m.
 
-    The variance of the estimate of one dimension is (d/m) E[Y^2] - x^2 over n, so that is what m should make small.
+    The variance of the estimate of one dimension is (d/m) E[Y^2] - x^2 over n, so the best m makes this least.
     """
     ends = np.asarray([-1.0, 0.0, 1.0])
 

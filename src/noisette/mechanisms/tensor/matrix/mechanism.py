@@ -70,9 +70,9 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     ``"any-pair"`` the model is local: each user sends the report of a tensor that is 1 in the user's own cell. A x is
     rounded to a lattice of 2^-20 of the noise, and discrete Gaussian noise is sampled on it exactly; the cost of
     rounding is inside epsilon.
-    *Utility*: up to half a step of the lattice the report is unbiased, or for a W of smaller rank its answers are;
-    `answers` gives them with standard errors. 64 prefixes have a summed variance of 282 s^2, asked one by one
-    2,080 s^2.
+    *Utility*: the report is unbiased up to half a step of the lattice; where W has fewer independent queries than x has
+    cells, its answers are. `answers` gives them with standard errors. The variances of 64 prefixes add up to 282 s^2;
+    asked one by one they would add up to 2,080 s^2.
     Li, Miklau, Hay, McGregor, Rastogi 2015, as in Yang, Xiang, Chen, Li, Li 2021, Definition 10; noise sampled as in
     Canonne, Kamath, Steinke 2020.
 
@@ -428,9 +428,9 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
 
 
 def _shares(rows: FloatArray, total: int) -> FloatArray:
-    """Round numbers from 0 up, whose sum is less than 1 off ``total``, to whole numbers that sum to it.
+    """Round non-negative numbers, whose sum is within 1 of ``total``, to whole numbers that sum to it.
 
-    Each is rounded down, and those that lost most are raised by 1; of equal ones the first.
+    Each is rounded down, then those that lost most are raised by 1; of equal losses the first.
 
     >>> _shares(np.asarray([[2.5, 2.5, 3.0], [0.4, 0.3, 7.3]]), 8).tolist()
     [[3.0, 2.0, 3.0], [1.0, 0.0, 7.0]]

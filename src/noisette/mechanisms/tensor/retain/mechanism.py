@@ -234,7 +234,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
 
     @property
     def p_any_kept(self) -> float:
-        """Chance that at least one entry is kept: as published, no delta below it makes a finite epsilon true."""
+        """Chance that at least one entry is kept; in the published form no finite epsilon holds at a smaller delta."""
         each = np.broadcast_to(np.log1p(-self.p_keep), (self.size,))
         return abs(float(np.expm1(each.sum())))
 

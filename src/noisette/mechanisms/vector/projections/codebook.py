@@ -82,7 +82,7 @@ class Codebook:
         return 1 + (self.mean / self.preferred) ** 2 / 4
 
     def nearest(self, seed: int, direction: FloatArray) -> IntArray:
-        """Return the words from the nearest to the farthest, at the same distance by their numbers."""
+        """Return the words from the nearest to the farthest; those at one distance in the order of their numbers."""
         from noisette.mechanisms.vector.projections.codebook_loops import products
 
         found = np.empty(self.size)
