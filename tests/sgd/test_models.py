@@ -455,7 +455,42 @@ MODELS |= {
         ),
         {"input_ids": words()},
     ),
+    "Hugging Face Mamba2": (
+        transformers_model(
+            "Mamba2ForCausalLM",
+            "Mamba2Config",
+            vocab_size=11,
+            hidden_size=8,
+            state_size=4,
+            num_hidden_layers=1,
+            conv_kernel=3,
+            num_heads=4,
+            head_dim=4,
+            n_groups=2,
+            chunk_size=4,
+        ),
+        {"input_ids": words()},
+    ),
 }
+
+
+class Double:
+    """torch, in which single precision is double precision."""
+
+    float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@pytest.fixture
+def double(name, monkeypatch):
+    """Let Mamba2 compute in double precision: inside it makes single precision of any, and sums that in any order."""
+    if "Mamba2" in name:
+        from transformers.models.mamba2 import modeling_mamba2
+
+        monkeypatch.setattr(modeling_mamba2, "torch", Double())
+        monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
 
 
 def answer(made):
@@ -506,6 +541,7 @@ CASES = [pytest.param(name, marks=[pytest.mark.long] * ("Face" in name or "ResNe
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.usefixtures("double")
 def test_gradients_are_those_of_one_example_at_a_time(name):
     private, plain, items = start(name)
     private.optimizer.zero_grad()
