@@ -174,28 +174,41 @@ def areas(seeds: int = 41) -> None:
             print(f"| {len(chosen)} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
-COVERED = (("linear", 8.0, 6000), ("logistic", 8.0, 12_000))
+COVERED = (
+    *(("linear", "even", 8.0, 6000), ("logistic", "even", 8.0, 12_000)),  # well told
+    *(("linear", "even", 4.0, 700), ("linear", "uneven", 8.0, 1000), ("linear", "uneven", 4.0, 5000)),
+    *(("logistic", "even", 4.0, 2000), ("logistic", "uneven", 8.0, 3000)),  # near the limit of what noise hides
+)
 TRUTH = {"linear": (-0.3, 0.06, 0.2), "logistic": (-1.0, 0.25, 0.8)}
 
 
+def drawn(columns: str, users: int, rng: np.random.Generator) -> Any:
+    """Return a number and a category of some users: even and independent, or skewed, rare and dependent."""
+    if columns == "even":
+        return np.column_stack([rng.uniform(0, 10, users), rng.integers(0, 2, users)])
+    number = 10 * rng.beta(2, 5, users)
+    return np.column_stack([number, rng.random(users) < 0.05 + 0.05 * number])
+
+
 def coverage(runs: int = 2000) -> None:
-    """Print how often intervals of 95 % hold intercept, slope and the effect of a category."""
+    """Print how often intervals of 95 % that are given hold intercept, slope and the effect of a category."""
     own = Design((Interval(0, 10), Categorical(2)))
     rng = np.random.default_rng(5)
-    for model, epsilon, users in COVERED:
+    for model, columns, epsilon, users in COVERED:
         inference = Inference(own, Interval() if model == "linear" else Categorical(2), epsilon)
         truth, held, blind = np.asarray(TRUTH[model]), np.zeros(3), 0
         for _ in range(runs):
-            rows = np.column_stack([rng.uniform(0, 10, users), rng.integers(0, 2, users)])
+            rows = drawn(columns, users, rng)
             score = truth[0] + rows @ truth[1:]
             noisy = score + rng.uniform(-0.3, 0.3, users)
             target = noisy if model == "linear" else (rng.random(users) < 1 / (1 + np.exp(-score))).astype(int)
             found = inference.run(rows, target, rng=rng)
             low, high = found.interval()
-            held += (low <= truth) & (truth <= high)
-            blind += int(np.isinf(found.std_error[0]))
-        shares = " | ".join(f"{100 * share:.1f}" for share in held / runs)
-        print(f"| {model} | {epsilon:g} | {users:,} | {shares} | {blind} |", flush=True)
+            told = np.isfinite(found.std_error[0])
+            held += told & (low <= truth) & (truth <= high)
+            blind += not told
+        shares = " | ".join(f"{100 * share:.1f}" for share in held / max(runs - blind, 1))
+        print(f"| {model} | {columns} | {epsilon:g} | {users:,} | {shares} | {blind} |", flush=True)
 
 
 def main() -> None:

@@ -84,7 +84,8 @@ def inferred(target: Any, values: Callable[[np.ndarray], np.ndarray], epsilon: f
 
 def verdicts() -> Any:
     model = Model(np.zeros(3), np.zeros(3))
-    told = Coefficients(("(intercept)", "a", "b"), np.asarray([1.0, -2.0, 0.5]), np.asarray([0.1, 0.2, 0.4]), 59, model)
+    value = np.asarray([1.0, -2.0, 0.5])
+    told = Coefficients(("(intercept)", "a", "b"), value, np.asarray([0.1, 0.2, 0.4]), 59, model, value)
     judged = [
         Judgement(100, 0.8, gain, low, high).verdict
         for gain, low, high in ((0.1, 0.0, 0.2), (0.1, 0.01, 0.2), (-0.1, -0.2, 0.0), (-0.1, -0.2, 0.01))

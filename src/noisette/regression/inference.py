@@ -37,7 +37,8 @@ class Coefficients:
     """Coefficients in the columns' own units, each with its standard error; infinite where nothing can be said.
 
     ``model`` has them as weights, for predictions; ``freedom`` is that of Student's law, by which intervals are made.
-    A category's coefficient is its difference from the first category of its attribute.
+    ``solution`` is where the noisy equation holds, the middle of the intervals; ``value`` is without its bias, and
+    nearer to the truth on average. A category's coefficient is its difference from the first category of its attribute.
     """
 
     names: tuple[str, ...]
@@ -45,13 +46,14 @@ class Coefficients:
     std_error: FloatArray
     freedom: int
     model: Model
+    solution: FloatArray
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends of the confidence interval of each coefficient."""
         if not 0 < level < 1:
             raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
         radius = float(stdtrit(self.freedom, (1 + level) / 2)) * self.std_error
-        return self.value - radius, self.value + radius
+        return self.solution - radius, self.solution + radius
 
     def table(self, level: float = 0.95) -> list[dict[str, Any]]:
         """Return a row for each coefficient: name, value, std_error, low, high, verdict."""
@@ -85,9 +87,9 @@ class Inference(ProductReports):
     known beforehand and r x_i. For a linear model h = 1 and r = -y, and w = -A^-1 g from the means A and g. For a
     logistic one r = p - y and h = 4 p (1 - p), p the probability by the model so far, and w <- w - (A/4)^-1 g: a step
     of Newton's method. It starts at zero; two steps, by a quarter of the users each, lead near the optimum, and the
-    last one, by the others, has the error bars. The jackknife over 60 groups of users takes the bias of a noisy inverse
-    away to first order, and how A w + g varies between the groups gives the error. The first category of an attribute
-    is left out, the others are compared with it.
+    last one, by the others, has the error bars. How A and A w + g vary between 60 groups of users gives the bias of a
+    noisy inverse, which is taken off to first order, and the error. The first category of an attribute is left out, the
+    others are compared with it.
 
     *Guarantee*: that of the mechanism, for a user's whole record, in the local model: she reports once.
     *Utility*: `expected` says it beforehand. There are d (d + 3) / 2 numbers to report for d columns, so it is for a
@@ -152,29 +154,32 @@ class Inference(ProductReports):
         return np.asarray(vectors @ ((vectors.T @ slope) / values))
 
     def _solved(self, start: FloatArray, means: FloatArray, sizes: IntArray, users: int) -> Coefficients:
-        """Return the jackknife's estimate from the means of groups, and its errors."""
+        """Return the estimate from the means of groups, and its errors."""
         counted = int(sizes.sum())
         total = sizes @ means
         smallest = float(np.linalg.eigvalsh(self._moments(total / counted)[0])[0])  # of 4 H for classes
         blind = smallest < _LEAST_SIGNAL * self._noise(counted)
-        count, weights = len(sizes), start - self._step(total / counted, counted, safe=blind)
-        error = np.full(weights.size, np.inf)
+        step = -self._step(total / counted, counted, safe=blind)
+        weights, error = start + step, np.full(step.size, np.inf)
         if not blind:
-            left = zip(sizes.tolist(), means, strict=True)
-            without = [start - self._step((total - size * mean) / (counted - size), counted) for size, mean in left]
-            weights = count * weights - (count - 1) * np.mean(without, axis=0)
-            error = self._errors(weights - start, means)
+            bias, error = self._bias_and_errors(step, means)
+            weights = weights - bias
         full = np.zeros(self.design.width)
         full[self.kept] = weights
         rounds = len(_PHASES) if self._logistic else 1
-        return Coefficients(self._names, self._units(weights), error, count - 1, Model(full, full, rounds, users))
+        value, solution = self._units(weights), self._units(start + step)
+        model = Model(full, full, rounds, users)
+        return Coefficients(self._names, value, error, len(sizes) - 1, model, solution)
 
-    def _errors(self, step: FloatArray, means: FloatArray) -> FloatArray:
-        """Return standard errors, in the columns' own units, of a step from the means of groups.
+    def _bias_and_errors(self, step: FloatArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the bias of a step to first order, and its standard errors in the columns' own units, from groups.
 
-        With the true step u, A u + g is noise about zero, and the error of the step is A^-1 times that. How far it
-        varies is seen between groups at the step that was found, u + e, where it varies more: by A_i e, which adds the
-        covariance of A_i e over e to it on average. That follows from the covariance of e, which is what is sought.
+        With the true step u, A u + g is noise about zero, and the error e of the step is A^-1 times that. Its bias is
+        the mean of A^-1 A_i A^-1 (A_i u + g_i) over the noise of groups. How far A u + g varies is seen between groups
+        at a step that differs from u by some f, where it varies more: by A_i f, which adds the covariance of A_i f over
+        f on average. At the step that was found f is e, and where e is large, what is seen is large: intervals there
+        are too long. So it is looked at without the bias, where f is (1 - B) e, B the mean of A^-1 A_i A^-1 A_i. The
+        covariance of f follows from that of e, which is what is sought.
         """
         grams, slopes = (np.stack(each) for each in zip(*map(self._moments, means), strict=True))
         if self._logistic:
@@ -185,16 +190,19 @@ class Inference(ProductReports):
             """Return values of groups less their mean; squares add up to the variance of that mean."""
             return np.asarray((values - values.mean(axis=0)) / math.sqrt(len(values) * (len(values) - 1)))
 
-        apart, noise = varied(grams), varied(grams @ step + slopes)
+        apart = varied(grams)
+        bias = inverse @ np.einsum("iab,bc,ic->a", apart, inverse, varied(grams @ step + slopes), optimize=True)
+        kept = np.eye(len(step)) - inverse @ np.einsum("iab,bc,icd->ad", apart, inverse, apart, optimize=True)
+        noise = varied(grams @ (step - bias) + slopes)
         seen = noise.T @ noise
         least, found = float(np.linalg.eigvalsh(seen)[0]) * _LEAST_VARIANCE, seen
         for _ in range(_REFINED):
-            spread = inverse @ found @ inverse
+            spread = kept @ inverse @ found @ inverse @ kept.T
             more = np.einsum("iab,bc,idc->ad", apart, spread, apart, optimize=True)
             values, axes = np.linalg.eigh(seen - more)
             found = axes * np.maximum(values, least) @ axes.T
         full = np.stack([self._units(row) - self._units(np.zeros(len(step))) for row in np.eye(len(step))], axis=1)
-        return np.asarray(np.sqrt(np.diag(full @ inverse @ found @ inverse @ full.T)))
+        return bias, np.asarray(np.sqrt(np.diag(full @ inverse @ found @ inverse @ full.T)))
 
     @property
     def _names(self) -> tuple[str, ...]:
