@@ -330,6 +330,6 @@ KINDS = {
         >>> print(f"{income.response_rate:.0%} answered; truth inside: {bool(low < 4 < high)}")
         70% answered; truth inside: True""",
         "One report in either case: which answer, or none, is randomised together.",
-        "Works for the mean of a number, for one choice or several, and for texts. The plan supposes that 80 % answer.",
+        "Works for the mean of a number, for one choice or several, and for texts. The plan assumes that 80 % answer.",
     ),
 }
