@@ -1,4 +1,4 @@
-"""Write the lines of `src` into docs/architecture.md, by kind and by folder: scripts/lines.py [--since COMMIT].
+"""Write the lines of `src` into docs/architecture.md, by kind, folder and capability: scripts/lines.py [--since COMMIT].
 
 Beside each folder stands how many lines it had at a commit: by default when every module had got its room, before the
 later capabilities.
@@ -19,6 +19,46 @@ PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- lines of src: begin -->", "<!-- lines of src: end -->"
 ROOMS_BUILT = "b2b96fcf"  # 17 November 2026, 02:26
 _KINDS = ("code", "docstrings", "blank", "imports", "comments")
+# What the library can do, and where each capability lives: the first that a file's name begins with.
+CAPABILITIES = {
+    "private training in PyTorch": ("sgd/", "cli/learning/train_images"),
+    "federation": ("federated/", "cli/learning/federate"),
+    "the shuffler": ("shuffler/", "cli/services/shuffler"),
+    "the collector and its pages": ("collector/", "cli/services/", "_service"),
+    "devices": ("device/",),
+    "regression": ("regression/", "cli/learning/train"),
+    "texts that nobody listed": (
+        "mechanisms/categorical/texts",
+        "domains/texts",
+        "survey/coding/texts",
+        "prediction/texts",
+    ),
+    "several choices of one list": (
+        "mechanisms/categorical/selections",
+        "survey/coding/choices",
+        "survey/coding/chosen_pairs",
+    ),
+    "graded and personal protection": ("mechanisms/graded", "prediction/graded", "prediction/personalised"),
+    "tensors and covariances": ("mechanisms/tensor",),
+    "whole vectors and directions": (
+        "mechanisms/vector/adaptive",
+        "mechanisms/vector/caps",
+        "mechanisms/vector/duchi",
+        "mechanisms/vector/fast",
+        "mechanisms/vector/privunit",
+        "mechanisms/vector/projections",
+        "mechanisms/geometric",
+    ),
+    "one number": ("mechanisms/scalar",),
+    "one category": ("mechanisms/categorical",),
+    "surveys": ("survey/", "cli/surveys"),
+    "audits, checks and certificates": ("auditing/", "testing.py", "certificates/", "cli/evidence"),
+    "accounting": ("accounting/",),
+    "predictions and plans": ("prediction/", "planner/"),
+    "enhancement": ("enhancement/",),
+    "demonstration, real data, clusters": ("demo/", "datasets", "scale/"),
+    "what all of them stand on": ("",),
+}
 
 
 def kinds(source: str) -> Counter[str]:
@@ -59,8 +99,16 @@ def folders(files: dict[str, str]) -> Counter[str]:
     return counted
 
 
+def capabilities(files: dict[str, str]) -> Counter[str]:
+    """Return how many lines each capability has."""
+    counted: Counter[str] = Counter()
+    for name, text in files.items():
+        counted[next(one for one, starts in CAPABILITIES.items() if name.startswith(starts))] += len(text.splitlines())
+    return counted
+
+
 def table(now: dict[str, str], then: dict[str, str]) -> str:
-    """Return a sentence about kinds, and the folders as Markdown."""
+    """Return a sentence about kinds, the folders and the capabilities as Markdown."""
     python = {name: text for name, text in now.items() if name.endswith(".py")}
     found = sum((kinds(text) for text in python.values()), Counter())
     after, before = folders(now), folders(then)
@@ -74,7 +122,9 @@ def table(now: dict[str, str], then: dict[str, str]) -> str:
         "| folder | lines | more than when the rooms were built |",
         "| --- | ---: | ---: |",
     ]
-    return "\n".join([*head, *rows, f"| all | {after.total():,} | {after.total() - before.total():+,} |"])
+    rows.append(f"| all | {after.total():,} | {after.total() - before.total():+,} |")
+    needs = [f"| {name} | {count:,} |" for name, count in capabilities(now).most_common()]
+    return "\n".join([*head, *rows, "", "| capability | lines |", "| --- | ---: |", *needs])
 
 
 def main() -> None:

@@ -190,6 +190,10 @@ def test_the_lines_of_src_by_kind_and_folder() -> None:
         "14 lines in 3 files: 13 of Python (3 of code, 5 of docstrings, 3 blank, 1 of imports, 1 of"
     )
     assert "| `a` | 13 | +12 |\n| single modules | 1 | +1 |\n| all | 14 | +13 |" in found
+    assert found.endswith("| capability | lines |\n| --- | ---: |\n| what all of them stand on | 14 |")
+    named = {"sgd/a.py": "x\n", "mechanisms/categorical/texts/b.py": "x\ny\n", "mechanisms/categorical/c.py": "x\n"}
+    ways = {"private training in PyTorch": 1, "texts that nobody listed": 2, "one category": 1}
+    assert lines["capabilities"](named) == ways
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert all(mark in page for mark in (lines["BEGIN"], lines["END"]))
 

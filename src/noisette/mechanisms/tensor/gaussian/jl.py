@@ -180,7 +180,7 @@ class JohnsonLindenstrauss(BaseMechanism):
 
     @property
     def _usual_projections(self) -> int:
-        """64 times the number at which the random projections err as much as Gaussian noise would."""
+        """64 times the number at which projecting the data errs as much as Gaussian noise does."""
         rows, columns = self.domain.dims
         balanced = 2 * (rows * gaussian_mu(self.epsilon, self.delta) / columns) ** 2
         return math.ceil(min(max(64 * balanced, columns, 64.0), _MOST_PROJECTIONS))
