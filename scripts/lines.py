@@ -1,4 +1,4 @@
-"""Write the lines of `src` into docs/architecture.md, by kind, folder and capability: scripts/lines.py [--since COMMIT].
+"""Write the lines of `src` into docs/architecture.md, by kind, folder and capability: lines.py [--since COMMIT].
 
 Beside each folder stands how many lines it had at a commit: by default when every module had got its room, before the
 later capabilities.
