@@ -316,7 +316,10 @@ def test_liars_are_looked_for_when_somebody_has_come(
     assert list(hooks._happened(COINS)) == []  # nobody since
 
 
-def test_a_call_is_tried_four_times(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_a_call_is_tried_four_times(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     kept, asked = Kept(), list[tuple[float, bool]]()
     kept.users = 3
     hooks = looking(monkeypatch, kept, local=True)
@@ -332,6 +335,9 @@ def test_a_call_is_tried_four_times(monkeypatch: pytest.MonkeyPatch, clock: Cloc
         assert bool(kept.noted) is (moment >= 72.0)
     assert asked == [(0.0, True), (2.0, True), (12.0, True), (72.0, True)]
     assert kept.noted == [("webhook:coins", "told-webhook", "target-reached/once")]
+    told: list[Any] = [vars(one)["fields"] for one in caplog.records if one.message == "webhook"]
+    assert [one["attempt"] for one in told] == [1, 2, 3, 4]
+    assert {(one["event"], one["campaign"]) for one in told} == {("target-reached", "coins")}
 
 
 def test_what_was_taken_or_told_before_is_not_told_again(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.held import Held
 
 import noisette as nz
+from noisette.survey.estimation.comparing import boundaries
 from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.results import SurveyAggregate
 from noisette.survey.sums import Sums
@@ -24,6 +25,7 @@ HELD = Held(__file__)
 SUMS = Path(__file__).with_name("held_sums.json")
 GROUPS = {"g": ["s", "t"], "h": ["f", "m", "d"]}
 ABC = ["a", "b", "c"]
+FEW_PEOPLE, NOBODY = " of few", " of nobody"
 
 SURVEYS: dict[str, Callable[[], nz.Survey]] = {
     "plain": lambda: nz.Survey([nz.Number("x", -2, 10), nz.Choice("c", ABC)], epsilon=3.0, groups=GROUPS),
@@ -68,15 +70,18 @@ SURVEYS: dict[str, Callable[[], nz.Survey]] = {
 }
 
 
+FEW = [name for name in SURVEYS if name != "distribution"]  # which takes a while, few or many
+
+
 @cache
 def asked(name: str) -> nz.Survey:
     return SURVEYS[name]()
 
 
 @cache
-def results(name: str) -> nz.Results:
+def results(name: str, how: str = "") -> nz.Results:
     survey = asked(name)
-    kept = json.loads(SUMS.read_text(encoding="utf-8"))[name]
+    kept = json.loads(SUMS.read_text(encoding="utf-8"))[name + how]
     cells = {int(cell): Sums(survey.layout, users, np.asarray(vector)) for cell, (users, vector) in kept.items()}
     return SurveyAggregate(survey, cells).results()
 
@@ -177,6 +182,23 @@ def planned() -> dict[str, Any]:
     return found
 
 
+def few() -> dict[str, Any]:
+    """Return tables of seven people and of nobody: the ends of what may be are near, and show."""
+    found: dict[str, Any] = {}
+    for name in FEW:
+        found[name] = [results(name, FEW_PEOPLE).table(level=level) for level in (0.5, 0.999)]
+        for one in asked(name).questions:
+            estimate = results(name, FEW_PEOPLE)[one.name].estimate
+            found[name] += [estimate.interval(0.9), estimate.low, estimate.high]
+        found[f"{name} nobody"] = results(name, NOBODY).table()
+    return found
+
+
+def foreseen() -> dict[str, Any]:
+    """Return the errors of one user, of a few and of many."""
+    return {name: [asked(name).predict(users) for users in (1, 50, 9000)] for name in SURVEYS}
+
+
 STORIES: dict[str, Callable[[], Any]] = {
     "tables": lambda: {name: results(name).table() for name in SURVEYS},
     "enhanced": lambda: {
@@ -195,11 +217,16 @@ STORIES: dict[str, Callable[[], Any]] = {
     "dashboard": dashboard,
     "pictures": pictures,
     "planned": planned,
+    "few": few,
+    "boundaries": lambda: [
+        boundaries(times, alpha) for times in ((0.1, 0.4, 1.0), (0.5, 0.6)) for alpha in (0.05, 0.2)
+    ],
+    "foreseen": foreseen,
     "pages": lambda: [results("plain")._repr_html_(), asked("plain").plan(100)._repr_html_()],
 }
 
 
-LONGER = ("compared", "tables", "quantiles", "dashboard")
+LONGER = ("compared", "tables", "quantiles", "dashboard", "few", "foreseen")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONGER else []) for n in STORIES])
@@ -248,8 +275,9 @@ def write() -> None:
         survey = asked(name)
         rows = survey.privatize_coded(people(name, 1200), rng=5)
         cells = np.random.default_rng(1).choice(survey.cells, 1200).astype(np.uint16) if survey.groups else None
-        by_cell = survey.layout.by_cell(rows, cells)
-        drawn[name] = {cell: (sums.users, sums.vector.tolist()) for cell, sums in by_cell.items()}
+        for how, count in (("", 1200), (FEW_PEOPLE, 7), (NOBODY, 0)):
+            by_cell = survey.layout.by_cell(rows[:count], None if cells is None else cells[:count])
+            drawn[name + how] = {cell: (sums.users, sums.vector.tolist()) for cell, sums in by_cell.items()}
     lines = [f"{json.dumps(name)}: {json.dumps(told)}" for name, told in drawn.items()]
     SUMS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     HELD.write({name: story() for name, story in STORIES.items()})

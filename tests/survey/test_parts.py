@@ -8,14 +8,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import combinations
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.survey import choosing
 from noisette.survey.batches import Batch, identities, joined, key_digests, pieces
 from noisette.survey.campaigns import Campaign
+from noisette.survey.choosing import Allowance
+from noisette.survey.coding.texts import top_texts
 from noisette.survey.estimation.comparing import (
     _beyond_radius,
     _looks,
@@ -26,6 +30,7 @@ from noisette.survey.estimation.comparing import (
     repeated_p_value,
     spent,
 )
+from noisette.survey.estimation.distributions import _Bounds
 from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, RatioEstimate, Supports, fieller
 from noisette.survey.estimation.weighting import raked
 from noisette.survey.periods import check_period, period_at, periods_from
@@ -299,3 +304,65 @@ def test_groups_that_nobody_is_in_may_have_no_share() -> None:
     assert found[0, 0] * found[2, 1] / (found[0, 1] * found[2, 0]) == pytest.approx(10 * 40 / (20 * 30))
     with pytest.raises(ValueError, match="somebody in every group"):
         raked(counts, [(0, np.asarray([0.25, 0.1, 0.65]))])
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.1, 0.2, 0.5, 0.7, 1.0])
+def test_the_first_end_below_which_there_are_enough(chance: float) -> None:
+    """Against a walk through all ends, from none to one behind the last; an end nobody can tell about is not enough."""
+    shares = [0.1, 0.2, 0.2, 0.5, 0.7]
+    for known in (shares, [None, None, *shares[2:]], [0.9] * 5):
+        bounds = _Bounds(np.zeros((1, 5)), np.ones((1, 5)), np.zeros(1), np.ones(1))
+        wanted = next((n for n, one in enumerate(known) if one is not None and one >= chance - 1e-9), 5)
+        assert bounds.first(lambda place, known=known: known[place], chance) == wanted  # type: ignore[misc]
+
+
+def test_a_graded_mechanism_has_two_points_a_level_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many levels, that is; of few it has as many points as are solved within a second."""
+    seen: list[Any] = []
+
+    def build(name: str, domain: Any, **given: Any) -> Any:
+        seen.append(given.get("points"))
+        raise ValueError("Enough seen.")
+
+    monkeypatch.setattr(choosing, "build", build)
+    for many, points in ((3, 16), (8, 16), (9, 18), (20, 40)):
+        levels = tuple((place, place + 1, 1.0) for place in range(many))
+        with pytest.raises(ValueError, match="Enough seen"):
+            choosing._graded(nz.Graded("l", levels), Allowance(2.0, 0.0, 100), "optimal-graded")
+        assert seen[-1] == points
+
+
+def test_texts_say_how_they_were_found() -> None:
+    chosen: dict[str, Any] = {"reports": 70, "threshold": 0.2, "chosen": None}
+    for change, words in (
+        ({"reports": 0, "threshold": 9.0}, "No reports yet"),
+        ({"threshold": 1.001}, "70 reports are too few"),
+        ({"threshold": 1.0, "chosen": np.ones(2)}, "All people choose and measure"),
+        ({"threshold": 1.0}, "measured by 30 people who had no part in the choice"),
+        ({}, "was below 20.00% are not shown"),
+    ):
+        ends = np.asarray([0.1, -0.1, 0.2, 0.05]), np.asarray([0.3, 0.2, 0.5, 0.2])
+        found: Any = SimpleNamespace(
+            texts=["a", "b", "c", "d"],
+            share=np.asarray([0.2, 0.1, 0.4, 0.1]),
+            std_error=np.asarray([0.01, 0.02, 0.03, 0.04]),
+            shown=np.asarray([True, True, True, False]),
+            interval=lambda level, ends=ends: ends,
+            asked=9,
+            users=30,
+            **(chosen | change),
+        )
+        table = top_texts(found, 0.9)
+        assert table["text"].tolist() == ["c", "a"]
+        assert table["std_error"].tolist() == [0.03, 0.01]
+        assert words in table.attrs["note"]
+        assert table.attrs["reports"] == 30
+
+
+def test_a_group_of_one_person_is_planned_for_as_one() -> None:
+    survey = nz.Survey([nz.Number("x", 0, 2)], epsilon=1.0, groups={"g": ["s", "t"]})
+    rows = {row.group: row.std_error for row in survey.plan(6, shares={"g": {"s": 0.8, "t": 0.2}}).rows}
+    assert rows["g=t"] == survey.predict(1)[0]
+    assert rows["g=s"] == survey.predict(5)[0]
+    none = survey.plan(6, shares={"g": {"s": 0.9, "t": 0.1}}).rows
+    assert next(row.std_error for row in none if row.group == "g=t") == math.inf

@@ -354,7 +354,7 @@ class Correlated(PairItem):
         first, *squares = mechanism.inner_mechanisms
         cells = CellShares.of(first, expected(first, np.full(4, 0.25)))
         values = np.linspace(0, 1, 65) ** 2
-        errors = [float(np.max(deviation(one, users=PLANNED, values=values).std)) for one in squares]
+        errors = [float(deviation(one, users=PLANNED, values=values).std) for one in squares]
         found = self._told(cells, np.full(2, 1 / 3), np.square(errors), PLANNED)
         return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(3 * PLANNED / users))
 

@@ -86,9 +86,9 @@ class CellLevels(Item):
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the cell at each level."""
-        last = self.edges.size - 2
-        cell = np.clip(np.searchsorted(self.edges, answers[self.number.name], side="right") - 1, 0, last)
-        return np.stack([cell // ((last + 1) // size) for size in tree(last + 1)], axis=-1).astype(np.float64)
+        finest = self.edges.size - 1
+        cell = np.clip(np.searchsorted(self.edges, answers[self.number.name], side="right") - 1, 0, finest - 1)
+        return np.stack([cell // (finest // size) for size in tree(finest)], axis=-1).astype(np.float64)
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
         """Return the mechanism of least error of each level; a person answers through one of them."""
