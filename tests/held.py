@@ -81,13 +81,14 @@ class Held:
     """The digits of one file of tests, beside it."""
 
     def __init__(self, test: str) -> None:
-        self.path = Path(test).with_suffix(".json")
+        self.path = Path(test).resolve().with_suffix(".json")
         self.kept: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
 
     def check(self, name: str, found: Any, *, close: float = CLOSE, exact: bool = True) -> None:
         """Compare with what was kept, digit by digit; whole numbers that a solver has found are not exact."""
         told = differences(plain(found), self.kept[name], name, close, exact=exact)
-        assert not told, "\n".join(told[:8])
+        own = ".".join(self.path.with_suffix("").parts[self.path.parts.index("tests") :])
+        assert not told, "\n".join([*told[:8], f"If that is meant: python -m {own} writes it anew."])
 
     def write(self, stories: Mapping[str, Any]) -> None:
         """Keep what stories tell now: after a change that is meant, once its independent test agrees."""

@@ -1,6 +1,6 @@
-"""What every route of the collector answers to every role: status, headers, and what a refusal says.
+"""What every route of the collector answers to every role: status, headers, and the reason of a refusal.
 
-Tests of what routes do are beside this one; here no status, header or word moves without being meant to.
+Tests of what routes do are beside this one; here no status, header or reason moves unless it is meant to.
 python -m tests.collector.test_answers writes anew.
 """
 
@@ -76,7 +76,7 @@ def answers(route: str, folder: Path) -> dict[str, Any]:
 
 
 async def _answers(route: str, to: httpx.ASGITransport) -> dict[str, Any]:
-    """Ask, and return a refusal in its words and anything else by its form."""
+    """Ask, and return a refusal's reason and the form of anything else."""
     client, told = httpx.AsyncClient(transport=to, base_url="http://127.0.0.1"), {}
     for who, method, path, body in asked(route):
         key = ROLES[who]
@@ -84,10 +84,9 @@ async def _answers(route: str, to: httpx.ASGITransport) -> dict[str, Any]:
         answer = await client.request(method, path, content=body, headers=headers)
         said: Any = ""
         if answer.headers.get("content-type", "").startswith(("application/json", "application/problem+json")):
-            said = answer.text if answer.status_code >= 400 else form(answer.json())
+            said = answer.json().get("reason", "") if answer.status_code >= 400 else form(answer.json())
         shown = {name: PASSING.sub("*", value) for name, value in answer.headers.items() if name not in MOVING}
-        text = PASSING.sub("*", said) if isinstance(said, str) else said
-        told[f"{who} {method} {path} {body!r}"] = [answer.status_code, shown, text]
+        told[f"{who} {method} {path} {body!r}"] = [answer.status_code, shown, said]
     counted = await client.get("/metrics", headers={"Authorization": f"Bearer {KEYS['analyst']}"})
     told["counted"] = [
         line for line in counted.text.splitlines() if re.match(r"noisette_\w*(rejected|accepted)_total", line)
