@@ -19,28 +19,28 @@ import numpy as np
 CLOSE = 1e-7  # relative: what another library of linear algebra may change
 
 
-def plain(value: Any) -> Any:
-    """Return arrays, tables and objects as JSON has them, numbers with ten digits, large whole ones with all."""
+def plain(value: Any, digits: int = 10) -> Any:
+    """Return arrays, tables and objects as JSON has them, numbers with so many digits, large whole ones with all."""
     if hasattr(value, "to_plotly_json"):
-        return plain(value.to_plotly_json())
+        return plain(value.to_plotly_json(), digits)
     if hasattr(value, "to_dict") and hasattr(value, "columns"):
-        return {str(name): plain(value[name].tolist()) for name in value.columns}
+        return {str(name): plain(value[name].tolist(), digits) for name in value.columns}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
+        return plain({one.name: getattr(value, one.name) for one in dataclasses.fields(value)}, digits)
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(one, digits) for name, one in value.items()}
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return plain(value.tolist(), digits)
     if isinstance(value, set | frozenset):
-        return [plain(one) for one in sorted(value, key=str)]
+        return [plain(one, digits) for one in sorted(value, key=str)]
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(one, digits) for one in value]
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
         if 1e6 < abs(value) <= 2.0**53 and value.is_integer():
             return int(value)
-        return float(f"{value:.10g}") if math.isfinite(value) else str(value)
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
     return str(value)
 
 
@@ -80,17 +80,18 @@ def differences(found: Any, kept: Any, where: str = "", close: float = CLOSE, *,
 class Held:
     """The digits of one file of tests, beside it."""
 
-    def __init__(self, test: str) -> None:
+    def __init__(self, test: str, *, digits: int = 10) -> None:
+        self.digits = digits
         self.path = Path(test).resolve().with_suffix(".json")
         self.kept: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
 
     def check(self, name: str, found: Any, *, close: float = CLOSE, exact: bool = True) -> None:
         """Compare with what was kept, digit by digit; whole numbers that a solver has found are not exact."""
-        told = differences(plain(found), self.kept[name], name, close, exact=exact)
+        told = differences(plain(found, self.digits), self.kept[name], name, close, exact=exact)
         own = ".".join(self.path.with_suffix("").parts[self.path.parts.index("tests") :])
         assert not told, "\n".join([*told[:8], f"If that is meant: python -m {own} writes it anew."])
 
     def write(self, stories: Mapping[str, Any]) -> None:
         """Keep what stories tell now: after a change that is meant, once its independent test agrees."""
-        texts = [f"{json.dumps(name)}: {json.dumps(plain(found))}" for name, found in stories.items()]
+        texts = [f"{json.dumps(name)}: {json.dumps(plain(found, self.digits))}" for name, found in stories.items()]
         self.path.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")

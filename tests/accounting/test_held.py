@@ -32,8 +32,8 @@ from noisette.accounting import (
 from noisette.accounting.curves import Curve
 from noisette.guarantees import Guarantee, gaussian_delta, gaussian_epsilon, gaussian_mu
 
-HELD = Held(__file__)
-CLOSE = 1e-9
+HELD = Held(__file__, digits=13)
+CLOSE = 1e-10  # relative: most margins on the safe side show
 
 MECHANISMS: dict[str, Callable[[], Any]] = {
     "duchi": lambda: nz.Duchi(0.7),
@@ -361,6 +361,9 @@ def laid_out() -> list[Any]:
         found = likelihoods.likelihoods(made)
         told.append(None if found is None else [summary(part) for part in vars(found).values()])
         told.append(None if found is None else list(found.pairs())[:9])
+    for rate in (0.002, 3e-4):  # lattices so long that stretches of them are put together
+        wide = likelihoods.likelihoods(nz.DiscreteLaplace(rate, domain=nz.Grid(0, 3)))
+        told.append(None if wide is None else [summary(part) for part in vars(wide).values()])
     told.append(likelihoods._stretches(np.asarray([-3, 0, 1, 700, 704]), np.asarray([0, 1, 700])))
     made = mechanism("counts")
     told.append(likelihoods._ends(made, made.support, np.asarray([0.0, 3.0]), np.asarray([0.0, 12.0])))

@@ -371,10 +371,9 @@ def in_the_clear(mechanism: Any, inputs: Any, reports: Any, copies: int, share: 
         return f"privatize sent a report about {x[int(np.argmin(logs))]} that log_prob calls impossible"
     sample = np.unique(y[:copies])  # reports about one value
     unit = _unit(mechanism, _log_prob(mechanism, sample, x[0])) or 0.0
-    masses = np.exp(np.minimum(logs + unit, 0.0))
     single = y.size // copies
     same = (y.reshape(single, copies) == y.reshape(single, copies)[:, :1]).all(axis=1)
-    surprise = copies * np.log(masses.reshape(single, copies)[:, 0])
+    surprise = copies * (logs + unit).reshape(single, copies)[:, 0]
     if np.any(same & (surprise < math.log(share / 2 / single))):
         bad = x.reshape(single, copies)[int(np.argmax(same & (surprise < math.log(share / 2 / single)))), 0]
         return f"all {copies} reports about {bad} are the same"

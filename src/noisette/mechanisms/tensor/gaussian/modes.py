@@ -181,7 +181,7 @@ class Mode:
         if axis == other:
             return self.variances.reshape(shape)
         matrix = self.root @ self.root.T if self.full else np.diag(self.root**2)
-        return (matrix if axis < other else matrix.T).reshape(shape)
+        return np.asarray(matrix.reshape(shape))
 
     def weighted(self, subspace: FloatArray | None) -> float:
         """Return tr(W Sigma W'), the power of the noise that W sees."""
