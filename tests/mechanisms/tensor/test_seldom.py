@@ -19,7 +19,7 @@ from noisette.mechanisms.tensor.gaussian.modes import Mode
 @pytest.mark.parametrize("degrees", [2, 3, 12])
 @pytest.mark.parametrize("x", [-3.9, -0.8, 0.0, 1e-3, 0.9, 3.0])
 def test_a_proposal_is_kept_as_marsaglia_and_tsang_say(degrees: int, x: float) -> None:
-    """v = (1 + c x)^3 is kept where it is positive and ln u < x^2 / 2 + d (1 - v + ln v); d = k/2 - 1/3, c = 1/sqrt(9d).
+    """v = (1 + c x)^3 is kept if it is positive and ln u < x^2 / 2 + d (1 - v + ln v); d = k/2 - 1/3, c = 1/sqrt(9 d).
 
     Uniform numbers on either side of the limit, by one part in 10^9, get either answer.
     """
@@ -41,7 +41,7 @@ def test_a_proposal_is_kept_as_marsaglia_and_tsang_say(degrees: int, x: float) -
 
 
 @pytest.mark.parametrize("excess", [1e-9, 1e-6, 1e-3])
-def test_a_leverage_that_cannot_be_proved_is_lowered_until_it_is(monkeypatch: pytest.MonkeyPatch, excess: float) -> None:
+def test_a_leverage_that_is_not_proved_is_lowered_until_it_is(monkeypatch: pytest.MonkeyPatch, excess: float) -> None:
     sound = jl.largest_leverage(9, 1.25, 1e-3)
     assert jl.delta_above(9, sound, 1.25) <= 1e-3 < jl.delta_above(9, sound * (1 + 1e-6), 1.25)
     monkeypatch.setattr(jl, "_bisected", lambda *_: sound * (1 + excess))
