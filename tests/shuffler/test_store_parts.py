@@ -107,6 +107,17 @@ def test_the_oldest_that_is_due_goes_first() -> None:
     shuffler.close()
 
 
+def test_a_minimum_that_was_raised_holds_back_the_least_block() -> None:
+    """Three packets of one block do not make up for two of another."""
+    now = [1000.0]
+    shuffler = filled(now, "ab")
+    shuffler.accept("c", fresh(), post_of(9, blocks=[0]), minimum=2)
+    shuffler.minimum = 3
+    assert shuffler.release() == []
+    shuffler.minimum = 2
+    assert shuffler.release() == [(Round("run", 1, 3), 2)]
+
+
 def test_one_block_below_the_minimum_holds_all_back() -> None:
     now = [0.0]
     shuffler = filled(now, "ab")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.collector.results import estimates
 from noisette.survey import choosing
 from noisette.survey.batches import Batch, identities, joined, key_digests, pieces
 from noisette.survey.campaigns import Campaign
@@ -366,3 +367,44 @@ def test_a_group_of_one_person_is_planned_for_as_one() -> None:
     assert rows["g=s"] == survey.predict(5)[0]
     none = survey.plan(6, shares={"g": {"s": 0.9, "t": 0.1}}).rows
     assert next(row.std_error for row in none if row.group == "g=t") == math.inf
+
+
+def test_choices_are_asked_together_with_a_choice_in_either_order() -> None:
+    asked = [nz.Choices("m", ["u", "v", "w"], most=2), nz.Choice("c", ["a", "b"])]
+    (found,), (turned,) = (
+        [item for section in nz.Survey(asked, epsilon=2.0, joint=[pair]).sections for item in section.items]
+        for pair in (("m", "c"), ("c", "m"))
+    )
+    assert found.domain == turned.domain
+    cells = [one.estimated for one in (found, turned) for one in one.questions if one.name in ("m × c", "c × m")]
+    assert list(cells[0]) == [f"{m}, {c}" for m in "uvw" for c in "ab"]
+    assert list(cells[1]) == [f"{c}, {m}" for c in "ab" for m in "uvw"]
+
+
+def test_numbers_among_which_some_are_missing_may_be_labels() -> None:
+    """As pandas holds whole numbers where one is missing."""
+    import pandas as pd
+
+    survey = nz.Survey([nz.Choice("c", ["1", "2"], optional=True)], epsilon=1.0)
+    data = pd.DataFrame({"c": [1.0, np.nan, 2.0]})
+    known = pd.DataFrame({"c": ["1", None, "2"]})
+    assert survey.privatize(data, rng=1).rows.tobytes() == survey.privatize(known, rng=1).rows.tobytes()
+
+
+def test_labels_differ_by_the_least_likely_gap_and_the_longest_arm() -> None:
+    """Three labels by hand: the error of a gap is its own, or that of both arms where this is more or all there is."""
+    gap = np.asarray([[0.0, 3.0, 1.0], [-3.0, 0.0, -2.0], [-1.0, 2.0, 0.0]])
+    value = np.asarray([5.0, 2.0, 4.0])
+    low, high = value - np.asarray([1.0, 0.2, 0.3]), value + np.asarray([0.5, 0.4, 0.6])
+    error = np.asarray([[0.0, 9.0, 0.01], [9.0, 0.0, math.nan], [0.01, math.nan, 0.0]])
+    item: Any = SimpleNamespace(name="i", differences=lambda *given: (gap, error))
+    found = SimpleNamespace(interval=lambda level: (low, high), value=value)
+    whole: Any = SimpleNamespace(users=9, piece=lambda one: (), by_question=lambda: {"i": found})
+    own = np.asarray([1.0, 0.4, 0.6]) / NORMAL.inv_cdf(0.975)
+    ratios = [3.0 / 9.0, 1.0 / math.hypot(own[0], own[2]), 2.0 / math.hypot(own[1], own[2])]
+    least = min(2 * NORMAL.cdf(-one) for one in ratios)
+    told = estimates._pairs_differ(item, whole)
+    assert told["p_value"] == pytest.approx(least, rel=1e-9)
+    assert told["adjusted"] == pytest.approx(min(1.0, 3 * least), rel=1e-9)
+    nobody: Any = SimpleNamespace(users=0)
+    assert estimates._pairs_differ(item, nobody) == {"p_value": None, "adjusted": None}

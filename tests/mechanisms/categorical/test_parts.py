@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from scipy import stats
 
 import noisette as nz
 from noisette.mechanisms import _solved
+from noisette.mechanisms.categorical import unary
 from noisette.mechanisms.categorical.selections.wheel import _binomial
 from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
 
@@ -59,3 +62,25 @@ def test_a_solution_is_kept_where_there_was_no_folder(tmp_path: Path, monkeypatc
         assert (found is not None) == plausible
         assert not plausible or found.tolist() == masses  # type: ignore[union-attr]
         assert _solved.load("key", 3) is None
+
+
+def test_a_rare_bit_has_a_chance_that_53_bits_hold() -> None:
+    """1 / (exp(x) + 1) in units of 2^-61, rounded up, and never below 2^-53."""
+    for odds in (0.0, 0.5, 3.0, 20.0):
+        wanted = Fraction(2**61) / (Fraction(math.exp(odds)) + 1)
+        assert 0 <= unary._rare_weight(odds) - wanted <= 1 + wanted / 2**50
+    assert unary._rare_weight(37.0) == unary._rare_weight(800.0) == 2**8
+    assert unary._rare_weight(36.0) > 2**8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_point_of_a_ring_is_read_as_the_law_says(seed: int) -> None:
+    """A report speaks for a selection where it is the more likely for it."""
+    mechanism: Any = nz.CATALOGUE["wheel"](1.0, domain=nz.Selection(7, 2))
+    rows = np.asarray([[0, 1], [2, 5], [6, 3], [4, 1]])
+    reports = mechanism.privatize(rows, rng=seed)
+    found = mechanism.readable(reports, rows)
+    logs = np.asarray([[float(mechanism.log_prob(report, row)) for row in rows] for report in reports])
+    assert np.array_equal(found, logs > (logs.min() + logs.max()) / 2)
+    assert found.any()
+    assert not found.all()

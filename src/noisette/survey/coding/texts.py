@@ -137,8 +137,8 @@ class OptionalText(TextItem):
         made = TextPrediction(mechanism, users)
         share = min(made.findable(), ANSWER)
         error, rate = float(made.std_error(share)), float(made.std_error(1 - ANSWER, len(mechanism.lengths)))
-        one, counts = np.ones(1), np.asarray([users])
-        among = _among(share * one, error * one, counts, Estimate(ANSWER * one, rate * one, counts))
+        counts, answering = np.asarray([users]), Estimate(np.asarray([ANSWER]), np.asarray([rate]), np.asarray([users]))
+        among = _among(np.asarray([share]), np.asarray([error]), counts, answering)
         return np.append(among.std_error, rate)
 
     def planned_name(self, mechanism: Any, users: int, quantity: str) -> str:
