@@ -573,3 +573,19 @@ def test_what_texts_lend_each_other_is_in_the_interval(apart: bool) -> None:
             low, high = (side[found.shown] for side in found.interval(0.95))
         off += ((low <= 1 / 500) & (high >= 1 / 500)).tolist()
     assert np.mean(off) > 0.85
+
+
+def test_one_report_says_as_much_as_two_alike() -> None:
+    made = nz.PrefixExtending.example(2.0)
+    width = made.domain.width
+    counts = np.zeros_like(
+        searching._groups(made, made.tally(made.privatize(np.asarray(["a"]), rng=1)).total)[0].counts
+    )
+    counts.flat[1] = 1
+    one, two = (searching._Group(made, width, many * counts) for many in (1, 2))
+    assert (one.users, two.users) == (1, 2)
+    symbols = np.asarray([[1] * width, [2] * width])
+    assert one.shares(symbols) == pytest.approx(two.shares(symbols), rel=1e-12)
+    found = one.shares_alone(symbols, one.excess)
+    assert found == pytest.approx(two.shares_alone(symbols, two.excess), rel=1e-12)
+    assert np.abs(found).max() > 0
