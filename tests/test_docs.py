@@ -169,6 +169,28 @@ def _places(text: str) -> set[str]:
     return slugs | set(re.findall(r'id="([\w-]+)"', text))
 
 
+def _lost_items(text: str) -> list[str]:
+    """Return the marks of list items that Markdown takes for words of a paragraph."""
+    import markdown
+
+    html = markdown.markdown(text, extensions=["tables", "pymdownx.superfences"])
+    paragraphs = re.findall(r"<p>(.*?)</p>", html, re.DOTALL)
+    return [mark for one in paragraphs for mark in re.findall(r"\n(\d+\. |[-*] )", one)]
+
+
+@pytest.mark.needs("mkdocs")
+@pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
+def test_items_of_lists_are_not_lost_in_paragraphs(path: Path) -> None:
+    assert not _lost_items(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.needs("mkdocs")
+def test_an_item_that_is_lost_is_seen() -> None:
+    """The twin: three spaces do not continue an item, so what follows is no list any more."""
+    assert _lost_items("1. one\n\n   more\n2. two\n") == ["2. "]
+    assert not _lost_items("1. one\n\n    more\n\n2. two\n")
+
+
 def test_every_word_of_a_guarantee_is_in_the_glossary() -> None:
     """Every field and every value has an entry; the table on top and the page of guarantees lead there."""
     values = [one for kind in (guarantees.Unit, guarantees.Model, guarantees.Relation) for one in get_args(kind)]
