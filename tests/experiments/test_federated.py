@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ import torch
 from experiments.federated import glyphs, headline, ldpfl, ldpvec, simulation
 from experiments.federated.ldpfl import figures
 from experiments.federated.ldpfl import lines as ldpfl_lines
-from experiments.federated.ldpvec import studies
-from experiments.federated.ldpvec.descent import Descent, Network, descend
+from experiments.federated.ldpvec import descent, studies
+from experiments.federated.ldpvec.descent import Descent, Network, Perceptron, Rows, descend
 from experiments.federated.ldpvec.studies import far_better, numbers, published_epsilon
-from experiments.federated.simulation import clients, gradients_of
+from experiments.federated.simulation import Clients, clients, gradients_of
 from torch import nn
 
 import noisette as nz
@@ -331,9 +332,13 @@ class Bowl:
     """Five devices, each with a quadratic bowl of its own."""
 
     middles = np.arange(10.0).reshape(5, 2)
+    people = SimpleNamespace(owned=range(5))
 
     def start(self, seed):
         return np.zeros(2)
+
+    def begin(self, weights):
+        return Rows(self, weights)
 
     def gradients(self, weights, rng):
         return np.broadcast_to(weights, (5, 2)) - self.middles
@@ -368,6 +373,29 @@ def test_both_calibrations_are_in_the_thesis():
     assert "C' = 785 * 2C" in sections["6.1.4"]
     told = " ".join((Path(ldpvec.__file__).parent / "README.md").read_text("utf-8").split())
     assert "Both calibrations are the thesis's: section 6.1.2" in told
+
+
+@pytest.mark.parametrize("told", [None, "last", "whole"])
+@pytest.mark.parametrize("every", [False, True])
+def test_what_devices_add_says_all_of_a_perceptron(told, every, monkeypatch):
+    """Followed by what is added to the first weights, devices move as they do with all weights in memory."""
+    monkeypatch.setattr(descent, "_GROUP", 3)
+    rng = np.random.default_rng(1)
+    inputs, labels = rng.normal(size=(60, 3, 2, 2)).astype("float32"), rng.integers(0, 10, 60)
+    owned = [torch.from_numpy(one) for one in np.split(np.arange(50), [9, 20, 32, 40])]  # not as many to each
+    tensors = torch.from_numpy(inputs), torch.from_numpy(labels)
+    people = Clients(tensors[0], tensors[1], owned, tensors[0][50:], tensors[1][50:])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.Tanh(), nn.Linear(4, 10))
+    plan = Descent(3, 4, 0.5, gradient=0.3, update=0.2)
+    tell = (lambda rows, rng: rows.mean(axis=0)) if told else None
+    whole, clean = told != "last", Descent(3, 4, 0.5, gradient=0.6, update=0.2)
+    slow, quick, other = (
+        descend(task(people, model, batch=6, loss=True), way, tell, whole=whole, every=every, seed=1)
+        for task, way in ((Network, plan), (Perceptron, plan), (Perceptron, clean))
+    )
+    np.testing.assert_allclose(quick, slow, rtol=1e-5)
+    if every or told == "last":  # another length to clip to is noticed
+        assert max(abs(a - b) for a, b in zip(quick, other, strict=True)) > 1e-3
 
 
 def test_networks_of_one_round_are_those_that_the_thesis_prints():

@@ -25,9 +25,9 @@ the one it prints (its CNN is for CIFAR-10, the accuracies are said to be for MN
 not the 70,540 of its sum): ours has two convolutions and 2,826 weights. It has 100 devices and 20 steps a round, where
 the thesis has 1,000 devices and 200 (by its section 6.3.2, 10 rounds of 10 epochs each, which are about 20 steps for 60
 images). "One round" has the thesis's own networks and devices, for the noise of one round. Figure 6.3 has the thesis's
-network of 616,610 weights, but 10 devices and 40 steps, where the thesis has 500 or more and 5,000. Steps fall more
-slowly than its 1 / (1 + t): with that, gradients clipped to 0.1 and first steps of 0.1, a model moves by 0.09 at most
-in 5,000 steps. One seed.
+network of 616,610 weights, but 20 devices and 500 steps, 50 a round, where the thesis has 500 or more and 5,000, 20 or
+50 a round. Steps fall more slowly than its 1 / (1 + t): with that, gradients clipped to 0.1 and first steps of 0.1, a
+model moves by 0.09 at most in 5,000 steps. One seed.
 
 TLDP averages perturbed parameters too, its Type III: see [its experiments](../../tldp/README.md).
 """

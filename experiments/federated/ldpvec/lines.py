@@ -32,7 +32,7 @@ def lines(results: Results) -> list[Line]:
         _setting("Table 6.3", "table-6-4", "Table 6.4"),
         _losses("Figure 6.2", logistic, _PANELS, 1.5),
         _losses("Figure 6.2, five devices", limit, "", 15.3),
-        _losses("Figure 6.3", perceptron, fewer, 48.5, "Numbers fail; rest too small"),
+        _losses("Figure 6.3", perceptron, fewer, 48.5, "Yes by 6.1.4; Gaussian no"),
         _table(network, smaller),
         *(_round(item, told) for item in dict.fromkeys(row["item"] for row in told.rows)),
     ]

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 import noisette as nz
-from experiments.federated.ldpvec.descent import Descent, Logistic, Network, Task, Teller, clipped, descend
+from experiments.federated.ldpvec.descent import Descent, Logistic, Network, Perceptron, Task, Teller, clipped, descend
 from experiments.federated.simulation import Vector, clients
 from experiments.frame import Advance, Chart, Series, Study, remember
 from noisette.accounting import compose
@@ -289,12 +289,12 @@ def perceptron(hidden: int) -> nn.Sequential:
 
 def fig_6_3(full: bool, advance: Advance) -> Study:
     """Loss of a perceptron with a hidden layer on CIFAR-10, two classes a device."""
-    devices, hidden = (10, 200) if full else (4, 5)
-    plan = Descent(4, 10, 0.1) if full else Descent(2, 2, 0.1)
-    people = clients("cifar10", devices, examples=200 * devices, tests=2000, seed=_SEED, classes=2)
+    devices, hidden = (20, 200) if full else (4, 5)
+    plan = Descent(10, 50, 0.1) if full else Descent(2, 2, 0.1)
+    people = clients("cifar10", devices, examples=100 * devices, tests=2000, seed=_SEED, classes=2)
     model = perceptron(hidden)
     dims = sum(parameter.numel() for parameter in model.parameters())
-    clean, rows, curves = _rows(Network(people, model, loss=True), plan, dims, (48.5,), 1.0, advance)
+    clean, rows, curves = _rows(Perceptron(people, model, loss=True), plan, dims, (48.5,), 1.0, advance)
     return Study(
         "Figure 6.3: a perceptron on CIFAR-10",
         "At epsilon 48.5 a round LDPVec comes close to training without noise, and noise on numbers may fail.",
