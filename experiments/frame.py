@@ -217,7 +217,8 @@ def run(
 
     With ``resume`` what is there of the same size and setting is not computed again: finished studies stay as they are,
     and one that was interrupted goes on with the parts that it has. A study whose code was changed since begins anew
-    (`made.digest`), and so does one of which that is not known. After so many ``minutes`` no further part of `several`
+    (`made.digest`), and so does one of which that is not known; the record of such a study says under ``older`` what
+    its code was. After so many ``minutes`` no further part of `several`
     begins: a study shows what it has, says what fraction that is, and goes on with ``resume``.
     """
     known = studies(paper)
@@ -333,6 +334,7 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
             _table(study["columns"], study["rows"]),
             *(f"![{chart['title']}]({chart['name']}.png)" for chart in study["charts"]),
             f"*{size[0].upper()}{size[1:]}, {study['seconds']:g} s{': ' + setting if setting else ''}.*",
+            *([f"*Of an older code: {study['older']}*"] if study.get("older") else []),
         ]
     return "\n\n".join(parts) + "\n"
 

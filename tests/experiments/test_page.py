@@ -173,6 +173,18 @@ def test_what_goes_on_has_its_parts_and_what_has_none_is_said_to_begin_anew():
     assert anew <= seen
 
 
+def test_every_result_is_of_todays_code_or_says_that_it_is_older():
+    """Whoever runs a paper with --resume computes again what is of an older code, hours of it perhaps."""
+    from noisette.cli.evidence.reproduce import PAPERS, _find
+
+    for paper, place in PAPERS.items():
+        known, folder = frame.studies(_find(paper)[0]), page.ROOT.joinpath(*place.split("."))
+        for study in json.loads((folder / "results.json").read_text("utf-8"))["studies"]:
+            same = study.get("code") == made.digest(known[study["name"]])
+            assert same != bool(study.get("older")), (paper, study["name"])
+            assert study.get("older", "") in (folder / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("item", ["Definition 1", "theorem 2", "Figure"])
 def test_a_line_about_no_item_is_refused(item):
     with pytest.raises(ValueError, match="Expected a line to begin with"):
