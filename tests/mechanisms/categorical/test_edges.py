@@ -235,3 +235,20 @@ def test_halves_of_words_make_the_words(length: int) -> None:
     assert heads.shape[1] == length // 2
     assert len(np.unique(heads, axis=0)) == len(heads)
     assert len(np.unique(tails, axis=0)) == len(tails)
+
+
+@pytest.mark.slow
+def test_the_first_text_too_many_decides_how_much_support_the_last_one_needs() -> None:
+    """One report more than the support that is expected of the first text that nobody asked for."""
+    mechanism = nz.PrefixExtending(3.0, nz.Texts(1, alphabet="abcd"), seeds=2)
+    total = mechanism.tally(mechanism.privatize(["a"] * 400 + ["b"] * 250 + ["c"] * 90, rng=1)).total
+    found, every = (searching.search(mechanism, total, texts) for texts in (1, 20))
+    assert found.texts[:2] == every.texts[:2] == ("a", "b")
+    assert found.chosen is not None
+    assert every.chosen is not None
+    expected = 740 * (found.chosen.others[0] + found.chosen.gap * found.share[1])
+    assert found.chosen.least[0] * 740 / found.chosen.users[0] == pytest.approx(math.floor(expected) + 1)
+    assert every.chosen.least[0] < found.chosen.least[0]
+    assert np.all(found.chosen.least[1:] == 741)
+    assert found.shown.tolist()[:2] == [True, False]
+    assert every.shown.tolist()[:2] == [True, True]
