@@ -36,7 +36,7 @@ place=$directory
 [ -e "$place" ] || place=$(dirname "$directory")
 if ! [ -w "$place" ]; then
     say "you may not write in $(cd "$place" && pwd): it is somebody else's, or read-only."
-    say "Run make in a clone of your own, or in a copy: cp -r $(pwd) ~/noisette"
+    say "Run make in a clone of your own, or in a copy: cp -r $(pwd) ~/noisette && rm -rf ~/noisette/.venv"
     exit 1
 fi
 
