@@ -240,7 +240,7 @@ export class Client {
    * `hold` the report waits until `release`: nothing leaves before.
    */
   async answer(id, values, { group = null, hold = false } = {}) {
-    const { campaign, law } = await this.#look(id), inputs = row(campaign, values), period = periodAt(campaign.period);
+    const { campaign, law } = await this.#look(id), period = periodAt(campaign.period), drawn = campaign.tokens === "drawn";
     if (campaign.tokens !== "open" && !this.#code && !hold) {
       throw new Error(`Campaign '${id}' admits users by enrolment code: open the client with { code: "..." }.`);
     }
@@ -248,16 +248,13 @@ export class Client {
     if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
     const asked = await hashed([id, campaign.table]);
     const question = campaign.answers === "fresh" ? `${asked}/${period}` : asked;
-    let open;
-    if (campaign.tokens === "drawn") { // before there is an answer: all that is drawn in public follows from the signature
-      const admitted = await this.#admit(id, period);
-      if (!admitted?.ok) {
-        throw new Error("The collector has not signed the token that draws for this user: " +
-          `${admitted?.why ?? "it does not answer."} Try again later.`);
-      }
-      if (await this.turn(id) !== period) return false; // silence costs nothing
-      ({ open } = await this.#drawn(id, period));
+    const admitted = drawn ? await this.#admit(id, period) : null; // before the answer is looked at, whatever it is
+    if (drawn && !admitted?.ok) {
+      throw new Error("The collector has not signed the token that draws for this user: " +
+        `${admitted?.why ?? "it does not answer."} Try again later.`);
     }
+    const inputs = row(campaign, values), found = drawn ? await this.#drawn(id, period) : null;
+    if (found?.own && periodAt(campaign.period, found.own) !== period) return false; // silence costs nothing
     return this.#change(state => {
       if (state.queue.some(one => one.campaign === id && one.period === period)) return false;
       const fresh = !(question in state.answers);
@@ -268,7 +265,7 @@ export class Client {
             `'${id}' costs ${campaign.epsilon}. Nothing was made or sent.`);
         }
         state.spent += cost;
-        state.answers[question] = encode(law.draw(inputs, undefined, open));
+        state.answers[question] = encode(law.draw(inputs, undefined, found?.open));
         state.laws[question] = law.hash;
       }
       state.queue.push({ campaign: id, period, question, group, key: randomHex(16),

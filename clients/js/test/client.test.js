@@ -71,7 +71,9 @@ test("a tracked user answers in her period alone, and is silent at no cost in ot
   const turns = [];
   for (const code of codes.split(" ")) { // 24 of one period: once in 10^7
     const client = await Client.open(url, { apiKey, epsilon: 2, storage: memory(), code });
-    const made = await client.answer("daily", { drink: "tea" }), turn = await client.turn("daily");
+    await assert.rejects(client.answer("daily", { drink: "" }), /Expected drink/); // in every period alike
+    const turn = await client.turn("daily"), made = await client.answer("daily", { drink: "tea" });
+    assert.notEqual(turn, null); // and the token was asked for before
     assert.equal(made, turn === periodAt("day"));
     assert.equal(client.left, made ? 0 : 2);
     assert.equal(await client.answer("daily", { drink: "mate" }), false);
