@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing.exact import NotALaw, _visible
+from noisette.auditing.exact import NotALaw, _visible, worst_pair
 from noisette.auditing.pairs import turned
 from noisette.cells import Cells, Dissected, log_above
 from noisette.guarantees import gaussian_delta
@@ -567,6 +567,31 @@ def test_a_mechanism_without_cells_is_enumerated_where_its_reports_are_few() -> 
     assert nz.exact_epsilon(many) == pytest.approx(math.log(7 / 3), rel=1e-12)
     with pytest.raises(ValueError, match="method dissect"):
         nz.exact_delta(many, 0.2)
+
+
+class Leaning(Plain, Dissected):
+    """Says yes with one chance for no, and with another for yes."""
+
+    first, second = 0.5, 0.9
+
+    def log_prob(self, report: Any, x: Any) -> np.ndarray:
+        reports, values = np.broadcast_arrays(np.asarray(report, float), np.asarray(x, float))
+        chance = np.where(values < 0, self.first, self.second)
+        return np.asarray(np.log(np.where(reports > 0, chance, 1 - chance)))
+
+    def dissect(self) -> Any:
+        yield Cells.constant((-1.0, 1.0), np.asarray([-1.0, 1.0]), np.zeros(2))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_worst_of_two_ways_between_two_inputs_is_named(turned: bool) -> None:
+    """ln(0.5 / 0.1) one way and ln(0.9 / 0.5) the other: at 0.7 only the first has a delta, 0.5 - 0.1 exp(0.7)."""
+    leaning = Leaning(Points((-1.0, 1.0)))
+    if turned:
+        leaning.first, leaning.second = 0.9, 0.5
+    delta, first, second = worst_pair(leaning, 0.7)
+    assert delta == pytest.approx(0.5 - 0.1 * math.exp(0.7), rel=1e-9)
+    assert (first, second) == ((1.0, -1.0) if turned else (-1.0, 1.0))
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])

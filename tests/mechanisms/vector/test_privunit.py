@@ -762,3 +762,14 @@ def test_proxy_of_a_sphere_is_its_curvature() -> None:
         t = np.linspace(0.01, 0.99, 50)
         tail = betaincc(0.5, (dims - 1) / 2, t**2) / 2
         assert np.all(tail <= np.exp(-(t**2) / 2 / SphereProjection(dims).proxy))
+
+
+@pytest.mark.parametrize("cls", [nz.PrivUnit, nz.PrivUnitG])
+def test_a_vector_that_needs_no_lift_has_the_law_of_one_that_hardly_does(cls: type[nz.PrivUnit]) -> None:
+    made = cls(2.0, domain=nz.L2Ball(4, 2.0))
+    x = np.eye(4)[0] * 2.0
+    reports = made.privatize(np.tile(x, (60, 1)), rng=1)
+    assert made._unit(x[None])[1] == 0
+    whole, nearly = made.log_prob(reports, x), made.log_prob(reports, x * (1 - 1e-12))
+    assert np.unique(whole.round(6)).size >= 2  # in the cap and beside it
+    np.testing.assert_allclose(whole, nearly, rtol=0, atol=1e-3)
