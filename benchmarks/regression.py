@@ -175,9 +175,10 @@ def areas(seeds: int = 41) -> None:
 
 
 COVERED = (
-    *(("linear", "even", 8.0, 6000), ("logistic", "even", 8.0, 12_000)),  # well told
+    *(("linear", "even", 8.0, 6000), ("logistic", "even", 8.0, 12_000), ("linear", "uneven", 8.0, 4000)),
+    # near the limit of what noise hides
     *(("linear", "even", 4.0, 700), ("linear", "uneven", 8.0, 1000), ("linear", "uneven", 4.0, 5000)),
-    *(("logistic", "even", 4.0, 2000), ("logistic", "uneven", 8.0, 3000)),  # near the limit of what noise hides
+    *(("logistic", "even", 4.0, 2000), ("logistic", "uneven", 8.0, 3000)),
 )
 TRUTH = {"linear": (-0.3, 0.06, 0.2), "logistic": (-1.0, 0.25, 0.8)}
 
