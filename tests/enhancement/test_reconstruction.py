@@ -291,3 +291,9 @@ def test_a_weight_of_neighbours():
     assert expectation_maximization(table, counts, smoothing=2.0**-6).probabilities[0] > quarter[0]
     with pytest.raises(ValueError, match="a weight in"):
         expectation_maximization(table, counts, smoothing=0.5)
+
+
+def test_what_is_certain_has_converged_at_once() -> None:
+    """The likelihood of what must be is one, whose log is zero and stays so: no share of it is smaller."""
+    found = expectation_maximization([[1.0]], [5.0], max_iterations=9)
+    assert (found.log_likelihood, found.iterations, found.converged) == (0.0, 1, True)
