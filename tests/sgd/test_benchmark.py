@@ -1,6 +1,5 @@
 """Memory follows the pieces of a batch, and the benchmark beside Opacus runs."""
 
-import importlib
 import subprocess
 import sys
 from itertools import pairwise
@@ -34,9 +33,8 @@ def test_the_benchmark_prints_its_tables():
     assert "| logistic | 7,850 |" in shown
 
 
-def test_two_checkouts_are_put_side_by_side(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    compare = importlib.import_module("sgd_before").compare
-    shown = compare(BENCHMARKS.parent, threads=1, repeats=1, clock="wall", names=["logistic"])  # beside itself
+def test_two_checkouts_are_put_side_by_side():
+    root = BENCHMARKS.parent
+    shown = run("sgd_before.py", str(root), "--threads", "1", "--repeats", "1", "--models", "logistic")  # beside itself
     assert "| model | there, ms | here, ms | here / there |" in shown
     assert "| logistic |" in shown
