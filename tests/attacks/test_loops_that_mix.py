@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
+from noisette.sgd.recording.tape import Tape
 
 OWN = "no gradient is one example's own"
 
@@ -66,7 +67,44 @@ def in_place(model, inputs, targets):
     return functional.cross_entropy(model(inputs), targets)
 
 
-LOOPS = [mixup, a_second_call_in_another_order, standardised, class_weights, in_place]
+def all_alike(model, inputs, targets):
+    """Leave rows in the batch that nobody can tell apart: only what was there before shows that others decided them."""
+    inputs[:] = inputs.mean(0)
+    return functional.cross_entropy(model(inputs), targets)
+
+
+def all_alike_by_a_view(model, inputs, targets):
+    inputs.T.copy_(inputs.mean(0)[:, None].expand(4, len(inputs)))
+    return functional.cross_entropy(model(inputs), targets)
+
+
+ALIKE = [all_alike, all_alike_by_a_view]
+LOOPS = [mixup, a_second_call_in_another_order, standardised, class_weights, in_place, *ALIKE]
+
+
+@pytest.mark.parametrize("loop", ALIKE, ids=lambda loop: loop.__name__)
+def test_only_what_a_batch_held_before_shows_that_its_rows_were_made_alike(loop, monkeypatch):
+    """The twin of the test below: without it, the loop would pass."""
+    monkeypatch.setattr(Tape, "keep", lambda tape: None)
+    steps(start(), loop)
+
+
+def test_what_nothing_is_written_to_is_not_copied_and_what_nobody_holds_is_let_go(monkeypatch):
+    private, copies = start(), []
+    keep = Tape.keep
+    monkeypatch.setattr(Tape, "keep", lambda tape: copies.append(tape) or keep(tape))
+    batches = iter(private.loader)
+    inputs, targets = next(batches)
+    tape = inputs.tape
+    functional.cross_entropy(private.model(inputs), targets).backward()
+    assert len(tape._held()) == 2
+    assert not copies
+    private.optimizer.step()
+    inputs, targets = next(batches)
+    tape = inputs.tape
+    assert len(tape._held()) == 2
+    del inputs, targets
+    assert not tape._held()
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
@@ -139,7 +177,7 @@ def test_sums_of_losses_that_live_on_hold_no_batch():
         sums = sums + loss.detach()
         tape = sums.tape if type(sums) is not torch.Tensor else None
         private.optimizer.step()
-        assert tape is None or not (tape.open or tape._entries or tape._roots)
+        assert tape is None or not (tape.open or tape._entries or tape._roots or tape._batch)
     assert type(pickle.loads(pickle.dumps(inputs))) is torch.Tensor
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from noisette.sgd.recording.layers import wide
-from noisette.sgd.recording.tape import Followed, Tape, tape_of, written
+from noisette.sgd.recording.tape import Followed, Tape, keep_before, tape_of, written
 
 _END = "noisette: the end of a model"
 _IGNORED = -100  # torch's default
@@ -211,6 +211,7 @@ class ModelOutput(Followed):
         _check_divisor(func, args)
         _check_choice(func, args, kwargs)
         call = partial(_averaged_at_last, func) if _is_divided(func, args, kwargs) else func
+        keep_before(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             made = call(*args, **kwargs)
         return written(call, args, kwargs, made, lambda value: _noted(value, func, args, kwargs))

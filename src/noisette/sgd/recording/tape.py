@@ -12,6 +12,7 @@ What leaves torch (``item()``, numpy, a condition in Python) is a number like an
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 _NEAR = 1e-6  # of a row's largest number; what is done again in the same shapes is the same to the bit
 _IN_PLACE = {Tensor.__setitem__, Tensor.__iadd__, Tensor.__isub__, Tensor.__imul__, Tensor.__itruediv__}
 _KEPT = {*_IN_PLACE, Tensor.register_hook}  # of which more than the result is to be done again
+_CUSTOM = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)  # whose names do not tell what they write to
 _CONSTANTS = {Tensor.grad.__get__}  # type: ignore[union-attr]  # that a backward pass left
 _WAYS = ("others", "largest", "smallest")  # to replace examples
 _MIXED = (
@@ -42,7 +44,9 @@ class Tape:
     look: int = 0
     open: bool = True
     called: bool = False  # whether the model was, in this batch
-    _roots: list[Root] = field(default_factory=list, init=False)
+    _batch: list[weakref.ref[Tensor]] = field(default_factory=list, init=False)  # a loop may use some of it, or none
+    _before: dict[int, Tensor] = field(default_factory=dict, init=False)  # what these held before they were written to
+    _roots: list[Root] = field(default_factory=list, init=False)  # the model's outputs
     _entries: list[tuple[Any, Any, Any, Any, torch.dtype | None]] = field(default_factory=list, init=False)
     _entered: list[Tensor] = field(default_factory=list, init=False)  # what the model was called with
 
@@ -54,15 +58,25 @@ class Tape:
                 return leaf
             made = leaf.as_subclass(Followed)
             made.tape = self
-            self._roots.append((made, leaf.clone(), 0, False))
+            self._batch.append(weakref.ref(made))
             return made
 
         return tree_map(followed, batch)
 
+    def keep(self) -> None:
+        """Keep what the tensors of the batch hold: something is about to be written to one of them."""
+        for tensor in self._held():
+            if id(tensor) not in self._before:
+                self._before[id(tensor)] = tensor.detach().as_subclass(Tensor).clone()
+
+    def _held(self) -> list[Tensor]:
+        """Return the tensors of the batch that somebody holds."""
+        return [tensor for tensor in (one() for one in self._batch) if tensor is not None]
+
     def close(self) -> None:
         """Write no more, and let go of everything: tensors of this batch may live on in sums of losses."""
         self.open = False
-        self._roots, self._entries, self._entered = [], [], []
+        self._batch, self._before, self._roots, self._entries, self._entered = [], {}, [], [], []
 
     def enter(self, tensor: Tensor) -> None:
         """Write down that the model was called with a tensor."""
@@ -84,7 +98,8 @@ class Tape:
             id(gradient),
         }
         # what goes into the model as the loader gave it, untouched, has the same rows by itself
-        roots = [root for root in self._roots if id(root[0]) in touched]
+        batch = ((one, self._before.get(id(one), one.detach().as_subclass(Tensor)), 0, False) for one in self._held())
+        roots = [root for root in (*batch, *self._roots) if id(root[0]) in touched]
         places = torch.arange(self.examples)
         halves = places % 2 == self.look % 2, (places < self.examples // 2) == bool(self.look % 2)
         before = self._tried(roots, loss, gradient, None)
@@ -151,11 +166,25 @@ class Followed(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        keep_before(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
         if torch.compiler.is_compiling():  # a compiled model; nothing is written down while it is traced
             return made
         return written(func, args, kwargs, made, lambda value: value)
+
+
+def keep_before(func: Any, args: Any, kwargs: Any) -> None:
+    """Keep what is in the batch where a function may write to it."""
+    name = getattr(func, "__name__", "")
+    if (
+        (name.endswith("_") and (not name.endswith("__") or name.startswith(("__i", "__set"))))
+        or (kwargs and (kwargs.get("inplace") or "out" in kwargs))
+        or isinstance(func, _CUSTOM)
+    ):
+        tape = tape_of((*args, *kwargs.values()))
+        if tape is not None:
+            tape.keep()
 
 
 def written(func: Any, args: Any, kwargs: Any, made: Any, known: Callable[[Tensor], Tensor]) -> Any:
