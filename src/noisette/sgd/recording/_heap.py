@@ -43,15 +43,20 @@ def keep_freed() -> None:
 
 @contextmanager
 def beside_heap() -> Iterator[None]:
-    """Let large tensors lie beside the heap meanwhile: what copies of a model free leaves no gaps there."""
+    """Let large tensors lie beside the heap meanwhile: what copies of a model free leaves no gaps there.
+
+    What was freed before goes back to the system, so that both do not take memory at a time; and what is freed here.
+    """
     option = _option()
     if option is not None:
         option(_MMAP_THRESHOLD, _BESIDE)
+    give_back()
     try:
         yield
     finally:
         if option is not None:
             option(_MMAP_THRESHOLD, _LARGEST)
+        give_back()
 
 
 def give_back() -> None:

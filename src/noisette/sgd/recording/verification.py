@@ -95,7 +95,6 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
                 "The loader's collate_fn draws at random, so what it makes of an example cannot be compared with what "
                 "it makes of that example by itself. Draw in the data set, where an example is fetched (__getitem__)."
             )
-        give_back()
         first: NotApart | NotSeparate | None = None
         while True:
             try:
@@ -111,7 +110,6 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, li
             try:
                 _check_copy(model, twin, called, batches, other, alike, whole, shared, looks)
                 del twin
-                give_back()
                 return whole, shared, whole_numbers(batches[1]), looks
             except (NotApart, NotSeparate) as error:
                 first = first or error
@@ -196,7 +194,6 @@ def check_call(
                 _recorded(_twin(model).train(), rest[0], alike, torch.get_rng_state(), whole, found, looks=seen)
         looks.join(seen)
         del twin, batches, other, alike, rest
-    give_back()
     return True
 
 
@@ -222,15 +219,16 @@ def check_batch(
     if examples < 2 or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
         return
     with _own_randomness(), beside_heap(), torch.no_grad():
+        room: dict[int, Tensor] = {}
         try:
             first, second = (
-                _seen(model, examples, whole, looks, *_exchanged(batch, examples, wide=wide, other=other))
+                _seen(model, examples, whole, looks, *_exchanged(batch, examples, room, wide=wide, other=other))
                 for other in (False, True)
             )
         except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
             return  # the call itself tells what is wrong, if anything is
         finally:
-            give_back()  # what two calls took would lie in pieces between what training keeps
+            room.clear()
     kept = torch.arange(examples) % 2 == 1
     for place in first.rows.keys() & second.rows.keys():  # an axis is that of the examples if along it nothing changed
         if all(differ(*pair, 0, kept) for pair in zip(first.rows[place], second.rows[place], strict=True)):
@@ -254,12 +252,15 @@ class _Seen:
     held: dict[str, Tensor]
 
 
-def _exchanged(batch: Any, examples: int, *, wide: bool, other: bool) -> Any:
-    """Return the arguments of a call with numbers that are drawn, and with ``other`` every second example exchanged."""
+def _exchanged(batch: Any, examples: int, room: dict[int, Tensor], *, wide: bool, other: bool) -> Any:
+    """Return the arguments of a call with numbers that are drawn, and with ``other`` every second example exchanged.
+
+    The numbers are in memory that ``room`` keeps: those of an earlier call are gone.
+    """
     if isinstance(batch, dict):
-        return {key: _exchanged(value, examples, wide=wide, other=other) for key, value in batch.items()}
+        return {key: _exchanged(value, examples, room, wide=wide, other=other) for key, value in batch.items()}
     if type(batch) in (list, tuple):
-        return [_exchanged(value, examples, wide=wide, other=other) for value in batch]
+        return [_exchanged(value, examples, room, wide=wide, other=other) for value in batch]
     if not isinstance(batch, Tensor) or not batch.ndim or len(batch) != examples:
         return batch
     if not batch.is_floating_point():
@@ -270,7 +271,9 @@ def _exchanged(batch: Any, examples: int, *, wide: bool, other: bool) -> Any:
     source = torch.Generator().manual_seed(0)
     low, high = (-4.0, 4.0) if wide else (0.1, 0.9)
     kind = torch.float64 if batch.dtype == torch.float64 else torch.float32
-    made = torch.empty(batch.shape, dtype=kind).uniform_(low, high, generator=source)
+    if id(batch) not in room:
+        room[id(batch)] = torch.empty(batch.shape, dtype=kind)
+    made = room[id(batch)].uniform_(low, high, generator=source)
     if other:
         made[0::2].uniform_(*((0.0, 8.0) if wide else (low, high)), generator=source)
     return made.to(batch)
@@ -325,7 +328,8 @@ def _seen(
             layer.__dict__.pop("forward", None)
     before = dict((*model.named_buffers(), *model.named_parameters()))
     held = {name: value.detach() for name, value in (*twin.named_buffers(), *twin.named_parameters())}
-    return _Seen(made, {name: value for name, value in held.items() if not _same(value, before.get(name))})
+    moved = {name: value.clone() for name, value in held.items() if not _same(value, before.get(name))}
+    return _Seen(made, moved)  # and nothing of it lies where the next call's numbers are drawn
 
 
 def _check_copy(
