@@ -102,6 +102,53 @@ def test_what_is_taken_and_what_is_left_to_torch(monkeypatch):
     assert not _products.takes(entered, weight, bias)
 
 
+@pytest.mark.parametrize("examples", [0, 1, 2, 7, 300])
+@pytest.mark.parametrize("outputs", [1, 5, 11, 16])
+@pytest.mark.parametrize("biased", [True, False])
+def test_few_outputs_are_those_of_the_layer(examples, outputs, biased):
+    torch.manual_seed(1)
+    entered, weight = torch.randn(examples, 4097, requires_grad=True), torch.randn(outputs, 4097)
+    bias = torch.randn(outputs) if biased else None
+    made = _products.linear(entered, weight, bias)
+    assert made.dtype == torch.float32
+    torch.testing.assert_close(made.double(), exact(entered, weight, bias), rtol=1e-3, atol=1e-3)
+
+
+def test_an_examples_few_outputs_have_the_same_bits_in_any_batch_and_with_any_number_of_threads():
+    torch.manual_seed(1)
+    entered, weight, bias = torch.randn(301, 784), torch.randn(12, 784), torch.randn(12)
+    whole = _products.linear(entered, weight, bias)
+    for start, stop in ((0, 1), (300, 301), (0, 2), (1, 4), (0, 300), (17, 250)):
+        assert torch.equal(_products.linear(entered[start:stop], weight, bias), whole[start:stop])
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            assert torch.equal(_products.linear(entered, weight, bias), whole)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_loop_is_for_few_outputs_of_many_numbers_in_rows(monkeypatch):
+    """One thing is wrong at a time."""
+    called = []
+    monkeypatch.setattr(_products, "_filling", lambda *given, **named: called.append(given))
+
+    def calls(entered, weight, bias=None):
+        called.clear()
+        _products.linear(entered, weight, bias)
+        return len(called) == 1
+
+    assert calls(torch.zeros(3, 256), torch.zeros(16, 256))
+    assert not calls(torch.zeros(3, 256), torch.zeros(17, 256))
+    assert not calls(torch.zeros(3, 255), torch.zeros(16, 255))
+    assert not calls(torch.zeros(3, 2, 256), torch.zeros(16, 256))
+    assert not calls(torch.zeros(256), torch.zeros(16, 256))
+    assert not calls(torch.zeros(256, 3).T, torch.zeros(16, 256))
+    assert not calls(torch.zeros(3, 256), torch.zeros(256, 16).T)
+    assert not calls(torch.zeros(3, 256).double(), torch.zeros(16, 256).double())
+
+
 def test_examples_are_chosen_where_there_is_one_for_each():
     drawn = lambda row, salt: row + salt  # noqa: E731
 
