@@ -313,8 +313,7 @@ def normalised(entered: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, T
     made = torch.zeros(len(entered), 2, entered.shape[2], dtype=torch.float64)
     one, other, out = entered.contiguous().numpy(), gradient.contiguous().numpy(), made.numpy()
     shared(_normalising, one, other, eps, out, places=len(one), size=one.size)
-    scale, shift = made.to(gradient.dtype).unbind(1)
-    return scale, shift
+    return made[:, 0].to(gradient.dtype), made[:, 1].to(gradient.dtype)
 
 
 def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:

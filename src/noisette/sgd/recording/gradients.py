@@ -79,7 +79,7 @@ class _Linear(torch.autograd.Function):
         ctx.keep = keep
         ctx.save_for_backward(entered, weight)  # which tells if they were changed in between
         made = _products.linear(entered, weight, bias)
-        return made.clone() if made._is_view() else made  # torch lets nobody change a view in place
+        return made.data if made._is_view() else made  # torch lets nobody change a view in place
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:

@@ -462,7 +462,7 @@ def _layer_norm(layer: nn.LayerNorm, uses: Sequence[Use]) -> Part:
 def _scaled(layer: Any, scales: Sequence[Tensor], shifts: Sequence[Tensor]) -> Part:
     """Return the gradients of a scale and a shift after normalising, from those of each use."""
     made = {"weight": scales, "bias": shifts}
-    return Formed({name: torch.stack(list(of)).sum(0) for name, of in made.items() if _trains(getattr(layer, name))})
+    return Formed({name: _added(list(of)) for name, of in made.items() if _trains(getattr(layer, name))})
 
 
 @contextmanager
@@ -520,7 +520,7 @@ def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
             return {name: torch.stack([row[name] for row in rows]) for name in names}
 
     formed = [each(entered, gradient) for entered, gradient in uses]
-    return Formed({name: torch.stack([gradients[name] for gradients in formed]).sum(0) for name in names})
+    return Formed({name: _added([gradients[name] for gradients in formed]) for name in names})
 
 
 def wide(tensor: Tensor) -> Tensor:
