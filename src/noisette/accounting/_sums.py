@@ -141,7 +141,7 @@ class LossSum:
         log_mean, first = self._cumulants[0], self._window[0]
         size = fft.next_fast_len(self.size, real=True)
         masses, rounding = self._spectra(size)
-        count = min(size, math.ceil(_NEGLIGIBLE_EXPONENT / (self.tilt * self.step)) if self.tilt > 0 else size)
+        count = min(size, math.ceil(_NEGLIGIBLE_EXPONENT / (self.tilt * self.step)))
         k = np.arange(1.0, count + 1) * self.step
         weights = np.exp(-self.tilt * k) * -np.expm1(-k)
         lost = rounding * float(weights.sum()) + self._tail + math.exp(-_NEGLIGIBLE_EXPONENT) * (count < size)

@@ -63,9 +63,8 @@ def likelihoods(mechanism: Mechanism) -> Likelihoods | None:
         return None
     if not isinstance(mechanism.domain, Categorical | Interval | Grid):
         return None  # the least likelihood over other inputs, such as all texts, is not found by trying some
-    if np.asarray(inputs).dtype.kind in "iu":
-        size = mechanism.domain.size if isinstance(mechanism.domain, Categorical) else 0
-        inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, size)))
+    if isinstance(mechanism.domain, Categorical):
+        inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, mechanism.domain.size)))
     support = mechanism.support
     if isinstance(support, Points):
         return _summed(mechanism, np.asarray(support.values), inputs)
