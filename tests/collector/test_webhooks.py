@@ -316,6 +316,13 @@ def test_liars_are_looked_for_when_somebody_has_come(
     assert list(hooks._happened(COINS)) == []  # nobody since
 
 
+def test_one_user_at_the_first_look_is_looked_at(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    kept = Kept()
+    kept.users = 1
+    found = list(looking(monkeypatch, kept, 1)._happened(COINS))
+    assert [event for event, _ in found] == ["liars-suspected"]
+
+
 def test_a_call_is_tried_four_times(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

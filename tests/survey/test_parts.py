@@ -7,6 +7,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
@@ -411,3 +412,12 @@ def test_labels_differ_by_the_least_likely_gap_and_the_longest_arm() -> None:
     assert told["adjusted"] == pytest.approx(min(1.0, 3 * least), rel=1e-9)
     nobody: Any = SimpleNamespace(users=0)
     assert estimates._pairs_differ(item, nobody) == {"p_value": None, "adjusted": None}
+
+
+def test_a_survey_is_written_in_its_own_letters(tmp_path: Path) -> None:
+    """Whoever opens the file reads them as they were asked."""
+    survey = nz.Survey([nz.Choice("région", ["Île", "北"])], epsilon=1.0)
+    survey.save(tmp_path / "survey.yaml")
+    text = (tmp_path / "survey.yaml").read_text(encoding="utf-8")
+    assert all(word in text for word in ("région", "Île", "北"))
+    assert nz.Survey.read(tmp_path / "survey.yaml").terms() == survey.terms()

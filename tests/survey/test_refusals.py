@@ -72,6 +72,12 @@ def other_results() -> Any:
     return other.estimate(other.privatize({"height": [1.0, 2.0]}, rng=1))
 
 
+@cache
+def private() -> Any:
+    joint = nz.Survey([nz.Choice("c", ["a", "b"]), nz.Number("x", 0, 1)], epsilon=4.0, joint=[("c", "x")])
+    return joint.estimate(joint.privatize({"c": ["a", "b"] * 20, "x": [0.2, 0.4] * 20}, rng=1)).by("c")
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a survey that is a list": (lambda: nz.Survey.from_dict([TERMS]), "Expected a survey with questions"),
     "a survey under its old name and its new one": (
@@ -136,6 +142,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a comparison at level 0": (lambda: regions().compare("region", level=0.0), "level=0.0"),
     "a comparison at level 1": (lambda: regions().compare("region", level=1.0), "level=1.0"),
     "a group that nobody is in": (lambda: regions().by("region")["east"], "No value 'east'"),
+    "a group of a private choice": (lambda: private()["a"], "is private. Take table"),
     "two columns of one name": (
         lambda: survey().privatize(pd.DataFrame([[1.0, 2.0, "a"]], columns=["age", "age", "diet"])),
         "two columns named 'age'",
