@@ -36,6 +36,8 @@ from noisette.shuffler import PacketLayout
 
 _log = logging.getLogger("flwr")
 _MOST_REASONS = 3
+_LONGEST_REASON = 200  # characters that are kept of why a report was left out
+_MOST_WEIGHT = 2.0**53  # of a client: above it a float64 no longer counts those of others
 
 
 class PrivateFedAvg(FedAvg):
@@ -274,8 +276,8 @@ class PrivateFedAvg(FedAvg):
                 if node not in asked:
                     raise RejectedReport("it was not asked in this round: leave it out")
                 self._take(reply, number, aggregator)
-            except (RejectedReport, ValueError, TypeError, KeyError) as error:
-                rejected.append({"client": node, "reason": str(error)})
+            except Exception as error:  # whatever a client sends must not end the run of the others
+                rejected.append({"client": node, "reason": str(error)[:_LONGEST_REASON]})
                 _log.warning("noisette: report of client %d left out: %s", node, error)
         strange = self._mixed(number, aggregator)
         missing = len(self._asked) - answered - failed
@@ -392,4 +394,7 @@ def _weight(metrics: Mapping[str, Any], key: str) -> float:
     """Return the weight that a client published."""
     if key not in metrics:
         raise RejectedReport(f"it has no weight: state {key!r} in public_metrics of the client's LocalPrivacy")
-    return _validate.positive(metrics[key], key)
+    weight = _validate.positive(metrics[key], key)
+    if weight > _MOST_WEIGHT:
+        raise RejectedReport(f"its weight {weight:g} is above {_MOST_WEIGHT:g}, beyond which sums lose the others")
+    return weight
