@@ -475,9 +475,11 @@ def _check_surroundings(mechanism: Estimating, inputs: list[Any], share: float, 
     """Check that nothing around a value changes its report: batch, order, size, thread, generator."""
     middle = np.asarray(inputs[-1])
     copies = np.broadcast_to(middle, (_COPIES, *middle.shape)).copy()
+    many = np.broadcast_to(middle, (_CALLS * _COPIES if middle.ndim == 0 else _COPIES, *middle.shape)).copy()
     for name, send in _ways(mechanism, seed):
-        reports = send(copies)
+        reports = send(copies if name.startswith("as numbers") else many)
         _complain(mechanism, goodness.fit(mechanism, middle, [reports], share), f" {name}")
+        reports = reports[:_COPIES]
         _complain(mechanism, goodness.frozen(mechanism, copies, reports, _COPIES, share), f" {name}")
     sizes = [mechanism.privatize(np.broadcast_to(middle, (size, *middle.shape)).copy()) for size in _SIZES]
     _complain(mechanism, goodness.fit(mechanism, middle, sizes, share), " in batches of other sizes")
@@ -495,8 +497,11 @@ def _check_surroundings(mechanism: Estimating, inputs: list[Any], share: float, 
         places = np.arange(_CALLS * len(values)).reshape(_CALLS, -1).T.ravel()  # reports about one value together
         own, reports = np.repeat(values[order], _CALLS, axis=0), goodness.joined(calls)[places]
         single = np.ndim(values[0]) == 0 and getattr(reports, "ndim", 2) == 1
-        look = goodness.in_the_clear if single else goodness.frozen
-        _complain(mechanism, look(mechanism, own, reports, _CALLS, share), f" among different values in {name} order")
+        look, where = goodness.in_the_clear if single else goodness.frozen, f" among different values in {name} order"
+        _complain(mechanism, look(mechanism, own, reports, _CALLS, share), where)
+        if single:
+            alike = mechanism.privatize(np.broadcast_to(middle, len(reports)).copy())
+            _complain(mechanism, goodness.other_bits(mechanism.support, reports, alike, share), where)
 
 
 def _ways(mechanism: Estimating, seed: int) -> Iterator[tuple[str, Callable[[Any], Any]]]:

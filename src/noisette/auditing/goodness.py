@@ -97,12 +97,30 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
             (places[1][above], places[1][~above], "tell which way the noise went"),
         ]
         for one_side, other, what in compared:
-            for residues in _RESIDUES:
-                sides = [np.mod(place, residues).astype(np.int64) for place in (one_side, other)]
-                seen = np.stack([np.bincount(side, minlength=residues) for side in sides])
-                if _dependence(seen) < share / 24:
-                    return f"the last bits of entry {column} {what}"
+            if _unlike_bits(one_side, other, share / 24):
+                return f"the last bits of entry {column} {what}"
     return None
+
+
+def other_bits(support: Any, reports: Any, others: Any, share: float) -> str | None:
+    """Check that the last bits of numbers on a fine lattice are the same in law where values differ and where not."""
+    found, numbers = lattice(support), [np.asarray(one, dtype=float) for one in (reports, others)]
+    if found is None:
+        return None
+    step, origin = found
+    places = [np.rint((one - origin) / step) for one in numbers]
+    if any(np.unique(place).size < place.size / 2 for place in places):
+        return None
+    differ = _unlike_bits(places[0], places[1], share / len(_RESIDUES))
+    return "the last bits of the reports tell that other values of the call differ" if differ else None
+
+
+def _unlike_bits(one: FloatArray, other: FloatArray, share: float) -> bool:
+    for residues in _RESIDUES:
+        sides = [np.mod(place, residues).astype(np.int64) for place in (one, other)]
+        if _dependence(np.stack([np.bincount(side, minlength=residues) for side in sides])) < share:
+            return True
+    return False
 
 
 def independence(calls: Sequence[Any], share: float) -> str | None:

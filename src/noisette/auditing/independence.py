@@ -225,23 +225,38 @@ def _surroundings() -> dict[str, Any]:
     }
 
 
+def _named(method: Any, module: str, seen: set[Any]) -> dict[str, Any]:
+    """Return what a function names, and what those name that it calls, of the same package."""
+    function = inspect.unwrap(method) if callable(method) else method
+    function = getattr(function, "__func__", function)
+    package = module.partition(".")[0]
+    if not inspect.isfunction(function) or function in seen or function.__module__.partition(".")[0] != package:
+        return {}
+    seen.add(function)
+    named = inspect.getclosurevars(function)
+    found = {**named.globals, **named.nonlocals}
+    given = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    held = {**found, **{f"a default of {function.__qualname__}, {place}": value for place, value in enumerate(given)}}
+    for value in found.values():
+        held |= _named(value, module, seen)
+    return held
+
+
 def attributes(mechanism: Any) -> dict[str, bytes]:
     """Return what an object holds, as far as it can be written down.
 
-    Of classes from elsewhere also what they hold, and what their methods name in their modules and in functions around
-    them: values may be kept there, and a generator that every fork would repeat.
+    Of classes from elsewhere also what they hold, and what their methods, and the functions of their modules that these
+    call, name in their modules, in functions around them and as defaults: values may be kept there, and a generator
+    that every fork would repeat.
     """
     held: dict[str, Any] = dict(vars(mechanism))
     for kind in type(mechanism).__mro__:
         if kind.__module__.partition(".")[0] in ("noisette", "builtins", "abc", "typing"):
             continue
         held |= {f"{kind.__name__}.{name}": value for name, value in vars(kind).items() if name[:2] != "__"}
+        seen: set[Any] = set()
         for method in vars(kind).values():
-            function = inspect.unwrap(getattr(method, "fget", getattr(method, "func", method)))
-            function = getattr(function, "__func__", function)
-            if inspect.isfunction(function):
-                named = inspect.getclosurevars(function)
-                held |= {**named.globals, **named.nonlocals}
+            held |= _named(getattr(method, "fget", getattr(method, "func", method)), kind.__module__, seen)
     written = {}
     for name, value in held.items():
         if not (callable(value) or inspect.ismodule(value)):
