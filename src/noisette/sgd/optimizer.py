@@ -320,7 +320,7 @@ class PrivateOptimizer(Optimizer):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        elif examples and not (self.recorder.verified or self.recorder.looks.known):
+        elif examples > self.recorder.refused and not (self.recorder.verified or self.recorder.looks.known):
             raise RuntimeError(
                 "The model was never seen with examples that could be told apart, so its gradients could not be "
                 "verified. Call it with the tensors of the private loader's batch, examples along the first axis: not "

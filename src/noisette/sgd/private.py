@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -75,6 +75,7 @@ def make_private(
     physical_batch: int = 1024,
     advice_steps: int = 0,
     loss_reduction: Literal["mean", "sum"] = "mean",
+    valid: Callable[[Any], Any] | None = None,
     rng: Rng = None,
 ) -> Private:
     """Return the model, an optimiser and a loader for which the usual loop trains under ``target`` = (epsilon, delta).
@@ -83,8 +84,12 @@ def make_private(
     draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
     budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`. Recorded gradients of the model are
     verified against a loop over three examples, on a copy, here and when it is first called; ``loss_reduction`` says
-    whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused. Among the
-    processes of torch.distributed all call this together, and make one run: one sample, one noise, one budget.
+    whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused.
+
+    ``valid`` is a public rule of one example, as the data set returns it: ``lambda example: 0 <= example[1] < 10``. An
+    example for which it is false, or raises, or which the data set cannot return, adds nothing, and nobody is told.
+
+    Among the processes of torch.distributed all call this together, and make one run, of one sample and one budget.
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
@@ -123,7 +128,7 @@ def make_private(
     warn_known_noise(rng)
     noise = _random.generator(rng)
     sampling = _random.generator(None if rng is None else int(noise.integers(2**63)))
-    private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
+    private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, valid=valid, rng=sampling)
     if not isinstance(target, Sequence) or len(target) != 2:
         raise ValueError(f"Expected target={target!r} to be a pair (epsilon, delta), e.g. (3.0, 1e-5).")
     epsilon, delta = target

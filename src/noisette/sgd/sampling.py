@@ -41,6 +41,9 @@ class PoissonLoader:
     and `complete` says whether the piece that was given last ends its batch: memory follows the piece, privacy the
     batch. ``members`` are the places of the data set that are drawn from, all by default. Where several processes train
     together, each gets its share of every batch.
+
+    ``valid`` is a public rule of one example: one for which it is false, or for which it or the data set raises an
+    exception, adds nothing wherever it is drawn, and still counts in ``size``.
     """
 
     def __init__(
@@ -52,9 +55,13 @@ class PoissonLoader:
         physical_batch: int = 1024,
         collate: Callable[[list[Any]], Any] = default_collate,
         members: npt.NDArray[np.int64] | None = None,
+        valid: Callable[[Any], Any] | None = None,
         rng: np.random.Generator,
     ) -> None:
         self.dataset = dataset
+        self.valid = valid
+        self._examples: list[Any] = []  # the first that are valid, as they were when they were looked for
+        self._looked = 0  # at how many, for these
         self._members = members
         self.size = _size(dataset) if members is None else len(members)
         if self.size == 0:
@@ -78,7 +85,14 @@ class PoissonLoader:
         self.shown: Callable[[Any, int], Any] = _as_it_is  # what a loop gets to see of a piece and its number
 
     @classmethod
-    def like(cls, loader: DataLoader[Any], *, physical_batch: int = 1024, rng: np.random.Generator) -> PoissonLoader:
+    def like(
+        cls,
+        loader: DataLoader[Any],
+        *,
+        physical_batch: int = 1024,
+        valid: Callable[[Any], Any] | None = None,
+        rng: np.random.Generator,
+    ) -> PoissonLoader:
         """Return a Poisson loader with the data and the expected batch size of a plain one."""
         if not isinstance(loader, DataLoader) or loader.batch_size is None:
             raise TypeError(
@@ -98,6 +112,7 @@ class PoissonLoader:
             physical_batch=physical_batch,
             collate=loader.collate_fn,
             members=members,
+            valid=valid,
             rng=rng,
         )
 
@@ -130,8 +145,9 @@ class PoissonLoader:
                 self.complete = place == len(pieces) - 1
                 if self.complete:
                     self.position += 1
-                self._given.append((batch, len(piece), self.complete))
-                yield self.shown(self.fetch(piece), len(piece))
+                fetched, examples = self.fetch(piece)
+                self._given.append((batch, examples, self.complete))
+                yield self.shown(fetched, examples)
         self.position = 0
 
     @property
@@ -160,7 +176,8 @@ class PoissonLoader:
     def draw(self) -> Iterator[tuple[int, Any]]:
         """Yield one more batch in its pieces, each with its number of examples, which is no part of the epoch."""
         for piece in self._pieces():
-            yield len(piece), self.fetch(piece)
+            fetched, examples = self.fetch(piece)
+            yield examples, fetched
 
     def _pieces(self) -> list[npt.NDArray[np.intp]]:
         """Draw the examples of a batch, in pieces: as many in every process."""
@@ -170,17 +187,28 @@ class PoissonLoader:
         needed = -(-len(chosen) // (self.physical_batch * self.ranks.size))
         return np.array_split(self.ranks.share(chosen), max(needed, self.pieces))
 
-    def fetch(self, indices: Any) -> Any:
-        """Return some examples as a batch."""
+    def fetch(self, indices: Any) -> tuple[Any, int]:
+        """Return the valid ones of some examples as a batch, and how many they are."""
         renew_chance(self.rng)
         if self._members is not None:
             indices = self._members[np.asarray(indices, dtype=np.int64)]
-        if type(self.dataset) is TensorDataset and self.collate is default_collate:
+        if type(self.dataset) is TensorDataset and self.collate is default_collate and self.valid is None:
             chosen = torch.as_tensor(indices, dtype=torch.int64)
-            return [tensor[chosen] for tensor in self.dataset.tensors]
-        if len(indices):
-            return self.collate([self.dataset[int(index)] for index in indices])
-        return _emptied(self.collate([self.example(0)]))
+            return [tensor[chosen] for tensor in self.dataset.tensors], len(indices)
+        items = [item for index in indices for item in self._fetched(int(index))]
+        if items:
+            return self.collate(items), len(items)
+        return _emptied(self.collate([self.example(0)])), 0
+
+    def _fetched(self, index: int) -> list[Any]:
+        """Return the example at a place of the data set, or nothing if it is not valid."""
+        if self.valid is None:
+            return [self.dataset[index]]
+        try:
+            item = self.dataset[index]
+            return [item] if self.valid(item) else []
+        except Exception:
+            return []
 
     def digest(self) -> str:
         """Return a digest of a data set of tensors, by which processes tell that they hold the same; else nothing."""
@@ -192,8 +220,20 @@ class PoissonLoader:
         return seen.hexdigest()
 
     def example(self, place: int) -> Any:
-        """Return one of the examples that are drawn from, as the data set has it."""
-        return self.dataset[place if self._members is None else int(self._members[place])]
+        """Return one of the examples that are drawn from, as the data set has it, and of valid ones the next."""
+        if self.valid is None:
+            return self.dataset[self._place(place)]
+        while len(self._examples) <= place and self._looked < self.size:
+            self._examples += self._fetched(self._place(self._looked))
+            self._looked += 1
+        if not self._examples:
+            raise ValueError(
+                f"None of the {self.size} examples is valid. Try the rule, and the data set, on one: valid(dataset[0])."
+            )
+        return self._examples[place % len(self._examples)]
+
+    def _place(self, place: int) -> int:
+        return place if self._members is None else int(self._members[place])
 
 
 def renew_chance(rng: np.random.Generator, *, always: bool = True) -> None:

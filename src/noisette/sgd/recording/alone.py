@@ -25,9 +25,7 @@ examples is seen by one copy more.
 Nobody is told. The step takes as many calls as the batch has examples. Neither the time that it takes is covered by
 the guarantee nor what the model does outside of its modules: hooks, prints and warnings come with every call.
 
-An exception of the model's own, on a value that it does not take, still stops the loop: it cannot be told from a fault
-in the code or a lack of memory, after which a run that went on in silence would learn nothing, and the loss, which the
-loop computes, raises its own. A model that all copies of all examples are refused by is told so in the same way.
+An exception of the model's own, on a value that it does not take, is an example that adds nothing: see `refused`.
 """
 
 from __future__ import annotations
@@ -48,6 +46,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from noisette.sgd.recording.layers import Gradients, Part, Use
+from noisette.sgd.recording.refused import constant, refused
 
 if TYPE_CHECKING:
     from noisette.sgd.recording.gradients import Recorder
@@ -55,6 +54,10 @@ if TYPE_CHECKING:
 
 class Uneven(BaseException):
     """A layer was called with rows for some of the examples. No `except Exception` of a model's own catches it."""
+
+
+class _NoneTaken(Exception):
+    """The model refuses copies of every example; its argument is the last exception."""
 
 
 class Own:
@@ -129,13 +132,12 @@ class Beside(Part):
 
 
 class Outset:
-    """The state before a call: torch's generators; with ``model`` also Python's and numpy's, and what modules hold."""
+    """The state before a call: torch's generators, what modules hold, and with ``others`` Python's and numpy's."""
 
-    def __init__(self, model: nn.Module | None) -> None:
+    def __init__(self, modules: Sequence[nn.Module], *, others: bool) -> None:
         self._torch = torch.get_rng_state()
         self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        self._others = None if model is None else (random.getstate(), np.random.get_state())  # noqa: NPY002
-        modules = [] if model is None else list(model.modules())
+        self._others = (random.getstate(), np.random.get_state()) if others else None  # noqa: NPY002
         self._buffers = [(module, dict(module._buffers)) for module in modules]
         self._values = [
             (buffer, buffer.detach().clone(), buffer._version)
@@ -271,6 +273,7 @@ class GuardedForward(Forward):
     def __init__(self, recorder: Recorder, model: nn.Module) -> None:
         self._recorder, self._layer = recorder, model
         self.before = model.__dict__.get("forward")
+        self._own = [module for module in model.modules() if not type(module).__module__.startswith("torch.nn.")]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         recorder, model = self._recorder, self._layer
@@ -281,24 +284,94 @@ class GuardedForward(Forward):
             or not (model.training and torch.is_grad_enabled())
         ):
             return self._once(given, named)
-        # a model that reads no values is divided by no one's data
-        before, calls = Outset(model if recorder.looks.divides else None), dict(recorder.calls)
-        if recorder.looks.divides:
-            values = _values(given, named)
-        else:  # to look through a tree takes longer
-            one = len(given) == 1 and type(given[0]) is Tensor and not named
-            values = list(given) if one else tree_leaves((given, named))
-        recorder.watching = True
-        try:
-            answer = self._once(given, named)
-            if recorder.watching:  # else the model went on after an exception that was not its own
-                return answer
-        except Uneven:
-            pass
-        finally:
-            recorder.watching = False
+        # a model that reads no values is divided by no one's data, and torch's own modules keep nothing of a call
+        divides = recorder.looks.divides
+        before, calls = Outset([*model.modules()] if divides else self._own, others=divides), dict(recorder.calls)
+        leaves, form = [*given], None
+        if divides or len(given) != 1 or type(given[0]) is not Tensor or named:  # to look through a tree takes longer
+            leaves, form = tree_flatten((given, named))
+        values = _values(leaves) if divides else leaves
+        versions = [leaf._version for leaf in leaves if isinstance(leaf, Tensor)]
+        gone: list[int] = []
+        while True:
+            recorder.watching = True
+            try:
+                answer = self._once(given, named)
+                if not recorder.watching:  # the model went on after an exception that was not its own
+                    break
+                if not gone or self._lies_in_front(answer):
+                    return constant(answer, gone)
+                break
+            except Uneven:
+                break
+            except Exception:
+                if gone or not recorder.size:
+                    raise
+                recorder.watching = False
+                if form is None:
+                    form = tree_flatten((given, named))[1]
+                if not divides and versions != [leaf._version for leaf in leaves if isinstance(leaf, Tensor)]:
+                    raise  # what it was called with is no longer known
+                values, gone = self._without_refused(values, leaves, form, before)
+                given, named = tree_unflatten(_like(values, leaves), form)
+                recorder.calls = dict(calls)
+                before.restore()
+            finally:
+                recorder.watching = False
         recorder.calls = calls
-        return _Alone(recorder, model, self._once, (given, named), values, before).answer()
+        rest = (given, named), values, before, gone
+        try:
+            return _Alone(recorder, model, self._once, *rest).answer()
+        except _NoneTaken as error:
+            if gone or not recorder.size:
+                raise error.args[0] from None
+        form = tree_flatten((given, named))[1]
+        values, gone = self._without_refused(values, leaves, form, before, every=True)
+        return _Alone(
+            recorder, model, self._once, tree_unflatten(_like(values, leaves), form), values, before, gone
+        ).answer()
+
+    def _without_refused(
+        self, values: list[Any], leaves: list[Any], form: Any, before: Outset, *, every: bool = False
+    ) -> tuple[list[Any], list[int]]:
+        """Return what the model is called with, one that stands in for each example that it refuses, and their places.
+
+        With ``every`` these are all examples.
+        """
+        recorder = self._recorder
+        size = recorder.size or 0
+        rows = recorder.following(leaves, form, size)
+        others = recorder.stand_ins([values[row] for row in rows])
+
+        def mixed(places: Sequence[int], other: list[Tensor]) -> list[Any]:
+            made = list(values)
+            for row, alike in zip(rows, other, strict=True):
+                made[row] = alike.expand_as(values[row]).clone()
+                made[row][list(places)] = values[row][list(places)].detach()
+            return made
+
+        def attempt(places: Sequence[int], other: list[Tensor]) -> Exception | None:
+            given, named = tree_unflatten(_like(mixed(places, other), leaves), form)
+            before.restore()
+            try:
+                with recorder.aside(size), torch.enable_grad():
+                    self._once(given, named)
+            except Exception as error:
+                return error
+            return None
+
+        other = next((one for one in others if attempt((), one) is None), others[0])
+        gone = [*range(size)] if every else refused(lambda places: attempt(places, other), size)
+        recorder.refused = len(gone)
+        return mixed([place for place in range(size) if place not in gone], other), gone
+
+    def _lies_in_front(self, answer: Any) -> bool:
+        """Tell whether all that has a gradient holds the examples along the first axis, and along no other."""
+        size = self._recorder.size
+        found = [leaf for leaf in tree_leaves(answer) if _has_gradient(leaf)]
+        return not kept(self._layer) and all(
+            leaf.ndim > 0 and len(leaf) == size and size not in leaf.shape[1:] for leaf in found
+        )
 
     def _once(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self.before is not None:
@@ -330,9 +403,16 @@ def _as_it_is(forward: Any) -> Any:
     return forward
 
 
-def _values(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+def _like(values: list[Any], leaves: list[Any]) -> list[Any]:
+    """Return copies of values, of which those have a gradient whose leaves have one."""
+    return [
+        value.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, Tensor) else value
+        for value, leaf in zip(values, leaves, strict=True)
+    ]
+
+
+def _values(leaves: list[Any]) -> list[Any]:
     """Return what a model is called with, tensors as they are before it changes them; refuse what hides examples."""
-    leaves = tree_leaves((given, named))
     for leaf in leaves:
         if not (leaf is None or isinstance(leaf, (Tensor, *_ALIKE))):
             raise TypeError(
@@ -354,8 +434,10 @@ class _Alone:
         called: tuple[tuple[Any, ...], dict[str, Any]],
         values: list[Any],
         before: Outset,
+        gone: Sequence[int] = (),
     ) -> None:
         self._recorder, self._model, self._once, self._before = recorder, model, once, before
+        self._gone = {*gone}  # places that somebody else stands in for
         self._leaves, self._form = tree_flatten(called)
         self._values = values
         self._size = recorder.size or 0
@@ -371,13 +453,13 @@ class _Alone:
         """
         self._axes = self._along()
         known: dict[int, dict[Place, Tensor]] = {}
-        refused: Exception = RuntimeError("The model was called without an example.")
+        error: Exception = RuntimeError("The model was called without an example.")
         with self._recorder.aside(self._size):
             for place in range(self._size):
                 try:
                     answer, found, _ = self._call(place)
-                except Exception as error:
-                    refused = error
+                except Exception as raised:
+                    error = raised
                     continue
                 known[place] = {
                     at: leaf.detach().select(axis, place)
@@ -385,14 +467,13 @@ class _Alone:
                     if (axis := self._axes.get(at)) is not None and leaf.shape[axis] == self._size
                 }
             if not known:
-                raise refused
+                raise _NoneTaken(error)
             if len(known) < self._size:  # let the model be as a call leaves it that it takes
                 answer, *_ = self._call(next(iter(known)))
         usual = next(iter(known.values()))
         nothing = {at: torch.zeros_like(row) for at, row in usual.items()}
         rows = [known.get(place, nothing) for place in range(self._size)]
-        for place in range(self._size):
-            self._recorder.divided(self._size)[place].void |= place not in known
+        self._gone |= {*range(self._size)} - known.keys()
         self._own = [at for at in rows[0] if all(at in row for row in rows)]
         joined = tuple(torch.stack([row[at] for row in rows], self._axes[at]) for at in self._own)
         answers: tuple[Tensor, ...] = _Joined.apply(  # type: ignore[no-untyped-call]
@@ -405,12 +486,13 @@ class _Alone:
 
     def back(self, gradients: tuple[Tensor | None, ...]) -> list[Tensor]:
         """Record what each example brings, and return the gradients of what the model was called with."""
-        recorder, now = self._recorder, Outset(self._model)
+        recorder, now = self._recorder, Outset([*self._model.modules()], others=True)
         made = [torch.zeros_like(self._leaves[place]) for place in self._moved]
         owns = recorder.divided(self._size)
         recorder.passed(self._number)
         try:
             for place, own in enumerate(owns):
+                own.void |= place in self._gone  # here, as some loops forget old gradients after the forward pass
                 if own.void:
                     continue
                 with recorder.aside(self._size), torch.enable_grad():
@@ -433,16 +515,16 @@ class _Alone:
 
     def _along(self) -> dict[Place, int]:
         """Return the axes of the examples in what the model answers: those that one copy more makes longer."""
-        refused: Exception = RuntimeError("The model was called without an example.")
+        error: Exception = RuntimeError("The model was called without an example.")
         for place in range(self._size):
             try:
                 with self._recorder.aside(self._size):
                     _, usual, _ = self._call(place)
                 break
-            except Exception as error:
-                refused = error
+            except Exception as raised:
+                error = raised
         else:
-            raise refused
+            raise _NoneTaken(error)
         try:
             with self._recorder.aside(self._size + 1):
                 _, longer, _ = self._call(place, more=1)

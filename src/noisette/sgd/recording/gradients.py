@@ -344,6 +344,7 @@ class _Inlet:
             return given, named
         leaves = given if usual else tree_leaves((given, named))
         found = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
+        recorder.refused = 0
         recorder.given = recorder.size = next((tensor.shape[0] for tensor in found), None)
         if recorder.notes.called(recorder.given):
             recorder.look(given, named)
@@ -354,6 +355,7 @@ class _Inlet:
             recorder.renew()
         if recorder.given != 0:
             if not recorder.called:
+                recorder.first_numbers = recorder.whole_numbers
                 recorder.called, recorder.whole_numbers = True, whole_numbers((given, named))
             return given, named
         recorder.size, kept = 1, [*recorder.whole_numbers]
@@ -466,6 +468,8 @@ class Recorder:
         self.given: int | None = None  # examples that the model was last called with in training
         self.size: int | None = None  # and that its layers see
         self.whole_numbers: list[Tensor] = []  # of an example, in the order of the arguments
+        self.first_numbers: list[Tensor] = []  # of the example that make_private looked at
+        self.refused = 0  # examples of the last call that the model did not take
         self.called = False  # with examples, in training
         self.latest: str | None = None  # the layer that was called last
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
@@ -556,6 +560,14 @@ class Recorder:
         found = {place for place in found if len(leaves[place]) == size}
         self._places[form] = self._places.get(form, found) & found
         return self._places[form]
+
+    def stand_ins(self, rows: list[Tensor]) -> list[list[Tensor]]:
+        """Return examples that may stand in for others, as rows of these tensors: as in an empty batch, or zeros."""
+        made = []
+        for numbers in (self.first_numbers, self.whole_numbers, []):
+            left = [*numbers]
+            made.append([_stand_in(row.detach()[:0], left) for row in rows])
+        return made
 
     @contextmanager
     def aside(self, size: int) -> Iterator[None]:

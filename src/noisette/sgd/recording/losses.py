@@ -10,6 +10,10 @@ divide by the number of all targets, which is the same where none is ignored, an
 A mean over n examples is differentiated from n on, so that n / n = 1 goes back to each of them and no rounding depends
 on how many there are: in half precision, where 1 / n has eight bits, one example more would else move the gradients of
 all others in one direction. So losses are divided in single precision at least, and after they are computed.
+
+A label beyond the classes raises an error in most losses, which tells of one example; in `ctc_loss` it reads and writes
+what belongs to another one. Here `cross_entropy` and `nll_loss` ignore it, `ctc_loss` takes the nearest class, and of
+what another loss of torch's refuses, the rows that it takes are left (`refused`).
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from noisette.sgd.recording.layers import wide
+from noisette.sgd.recording.refused import by_rows, reduced
 from noisette.sgd.recording.tape import Followed, Tape, keep_before, tape_of, written
 
 _END = "noisette: the end of a model"
@@ -40,6 +45,8 @@ _MEANS = {Tensor.mean, torch.mean}
 _QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
 _PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
 _DIVIDING = (_MEANS | _QUOTIENTS | _PRODUCTS) - {Tensor.div_, Tensor.mul_}  # and return something new
+_CTC = {functional.ctc_loss, torch.ctc_loss}
+_GATHERS = {Tensor.gather, torch.gather}
 _CHOICES = {Tensor.__getitem__, Tensor.masked_select, torch.masked_select, Tensor.index_select, torch.index_select}
 _HALVES = (torch.float16, torch.bfloat16)
 _REMEDY = (
@@ -206,11 +213,17 @@ class ModelOutput(Followed):
             return _likelihood(func, args, kwargs)
         if func is functional.binary_cross_entropy:
             args, kwargs = _chances(args, kwargs)
+        if func in _CTC:
+            args, kwargs = _labels(args, kwargs)
         if func is Tensor.backward and isinstance(args[0], ModelOutput):
             return args[0].backward(*args[1:], **kwargs)
         _check_divisor(func, args)
         _check_choice(func, args, kwargs)
         call = partial(_averaged_at_last, func) if _is_divided(func, args, kwargs) else func
+        if func in _GATHERS or reduced(func):
+            call = partial(_taken, func, call)
+        elif func is Tensor.__getitem__ and _by_places(args[1]):
+            call = _picked
         keep_before(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             made = call(*args, **kwargs)
@@ -265,6 +278,49 @@ def _chances(args: Any, kwargs: Any) -> tuple[Any, Any]:
     if isinstance(given["input"], ModelOutput):
         given["input"] = torch.where(given["input"].isnan(), 0.5, given["input"])
     return (given.pop("input"), *args[1:]), given
+
+
+def _labels(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments of `ctc_loss` with labels among the classes, and lengths of texts among those there are.
+
+    Elsewhere it reads, and writes gradients, beyond the example: into what belongs to others.
+    """
+    names = "log_probs", "targets", "input_lengths", "target_lengths"
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    scores, targets = given["log_probs"], given["targets"]
+    given["targets"] = targets.clamp(0, scores.shape[-1] - 1)
+    most = {"input_lengths": scores.shape[0], "target_lengths": targets.shape[-1]}
+    for name, length in most.items():
+        own = given[name]
+        given[name] = own.clamp(0, length) if isinstance(own, Tensor) else [min(max(one, 0), length) for one in own]
+    return tuple(given.pop(name) for name in names) + tuple(args[4:]), given
+
+
+def _taken(func: Any, call: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a loss, or a choice by place, of the rows that torch takes."""
+    try:
+        return call(*args, **kwargs)
+    except (IndexError, RuntimeError, ValueError) as error:
+        return by_rows(func, args, kwargs, error)
+
+
+def _by_places(index: Any) -> bool:
+    """Tell whether an index names one place after the other, as in ``scores[torch.arange(n), labels]``."""
+    return type(index) is tuple and all(
+        isinstance(part, Tensor) and not part.is_floating_point() and part.dtype != torch.bool for part in index
+    )
+
+
+def _picked(scores: Tensor, places: tuple[Tensor, ...]) -> Tensor:
+    """Return what lies at these places, and zeros for places that there are not."""
+    try:
+        return scores[places]
+    except IndexError:
+        within, ends = torch.ones((), dtype=torch.bool), scores.shape[: len(places)]
+        for part, end in zip(places, ends, strict=True):
+            within = within & (part >= -end) & (part < end)
+        made = scores[tuple(part.clamp(-end, end - 1) for part, end in zip(places, ends, strict=True))]
+        return made.where(within.reshape(*within.shape, *[1] * (made.ndim - within.ndim)), 0.0)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # of a data class dynamo goes round in circles
@@ -379,6 +435,20 @@ def _called(func: Any, options: dict[str, Any], count: int) -> Any:
     """Return a loss that divides by nothing but public numbers."""
     if options["reduction"] == "mean" and options["input"].dtype in _HALVES:
         return wide(func(**{**options, "reduction": "none"})).sum() / count
+    return _of_classes(func, options)
+
+
+def _of_classes(func: Any, options: dict[str, Any]) -> Any:
+    """Return a loss that ignores targets beyond the classes."""
+    target = options["target"]
+    if target.is_cpu and not torch.compiler.is_compiling():
+        try:
+            return func(**options)
+        except IndexError:
+            pass
+    if not target.is_floating_point():
+        classes = options["input"].shape[min(options["input"].ndim - 1, 1)]
+        options = {**options, "target": target.where((target >= 0) & (target < classes), options["ignore_index"])}
     return func(**options)
 
 
@@ -390,7 +460,7 @@ def _averaged(func: Any, options: dict[str, Any], count: int) -> Any:
             return func(**{**options, "ignore_index": _NO_TARGET})
         except IndexError:
             pass
-    return wide(func(**{**options, "reduction": "none"})).sum() / count
+    return wide(_of_classes(func, {**options, "reduction": "none"})).sum() / count
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -169,7 +169,10 @@ def check_call(
     if not examples or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
         return False
     with _own_randomness(), beside_heap(), torch.no_grad():
-        rows = [place % examples for place in range(_EXAMPLES + 1)]
+        rows = _taken_rows(model, batch, examples)
+        if not rows:
+            return False
+        rows = [rows[place % len(rows)] for place in range(_EXAMPLES + 1)]
 
         def chosen(places: list[int], salts: list[int]) -> Any:
             return _chosen(batch, examples, [rows[place] for place in places], salts, _drawn)
@@ -195,6 +198,34 @@ def check_call(
         looks.join(seen)
         del twin, batches, other, alike, rest
     return True
+
+
+def _taken_rows(model: nn.Module, batch: Any, examples: int) -> list[int]:
+    """Return the places of the first examples that the model takes: one that it refuses must not be noticed.
+
+    Where it takes none, its own call tells what is wrong, if anything is.
+    """
+    own = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), torch.float32)
+
+    def takes(rows: list[int]) -> bool:
+        given, named = _converted(_chosen(batch, examples, rows, rows, _drawn), own)
+        state = torch.get_rng_state()
+        try:
+            _twin(model).train()(*given, **named)
+        except Exception:
+            return False
+        finally:
+            torch.set_rng_state(state)
+        return True
+
+    first = [*range(min(examples, _EXAMPLES + 1))]
+    if takes((first * _EXAMPLES)[: max(len(first), _EXAMPLES)]):
+        return first
+    found: list[int] = []
+    for place in range(examples):
+        if len(found) <= _EXAMPLES and takes([place] * _EXAMPLES):
+            found.append(place)
+    return found
 
 
 def check_batch(
@@ -225,7 +256,7 @@ def check_batch(
                 _seen(model, examples, whole, looks, *_exchanged(batch, examples, room, wide=wide, other=other))
                 for other in (False, True)
             )
-        except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
+        except Exception:
             return  # the call itself tells what is wrong, if anything is
         finally:
             room.clear()
