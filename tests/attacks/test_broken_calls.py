@@ -1,8 +1,8 @@
 """Ten more broken mechanisms: what a call does where its values differ, where nobody looks, or once too seldom.
 
-Those that passed `check_mechanism` when they were written are marked so. `docs/broken-mechanisms.md` has the number of reports
-that each takes, and of three that it does not find: half of the noise closer to zero than 1e-4, noise that is 1.5 %
-longer on one side for positive values, and directions of which 2 % are turned towards the value.
+Those that passed `check_mechanism` when they were written are marked so. `docs/broken-mechanisms.md` has the number of
+reports that each takes, and of three that it does not find: half of the noise closer to zero than 1e-4, noise that is
+1.5 % longer on one side for positive values, and directions of which 2 % are turned towards the value.
 """
 
 from __future__ import annotations

@@ -396,5 +396,7 @@ def _weight(metrics: Mapping[str, Any], key: str) -> float:
         raise RejectedReport(f"it has no weight: state {key!r} in public_metrics of the client's LocalPrivacy")
     weight = _validate.positive(metrics[key], key)
     if weight > _MOST_WEIGHT:
-        raise RejectedReport(f"its weight {weight:g} is above {_MOST_WEIGHT:g}, beyond which sums lose the others")
+        raise RejectedReport(
+            f"Expected a weight of at most {_MOST_WEIGHT:g}, got {weight:g}: it would outweigh all others."
+        )
     return weight
