@@ -79,7 +79,7 @@ STEPS = (
     Step(
         "form",
         "The form on a screen of 390 pixels",
-        f"{_PYTEST} tests/collector/test_form.py",
+        f"{_PYTEST} tests/collector/test_form.py tests/collector/test_form_drawn.py",
         1,
         r"passed",
         (r"passed",),
